@@ -1,0 +1,255 @@
+/* The ops: one op is one kernel call or one collective.
+ *
+ * Notation: B samples of a grain, T positions, C width, V classes or vocabulary, M rows (all leading dims), N columns (last
+ * dim). A trailing bracket [..] marks an optional input or output (TRI_NONE when absent). "= x" marks an output that must
+ * occupy x's memory, "~ x" one that may. f32 unless said otherwise. Sources of formulas stand with the reference kernels.
+ *
+ * A grain holds `nreal` real samples first and padding behind; rows of padding have target -100 or lie beyond nreal; they count nothing. */
+#ifndef TRI_RUNTIME_GRAPH_OPS_H
+#define TRI_RUNTIME_GRAPH_OPS_H
+
+#include "runtime/core/dtype.h"
+#include "runtime/core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+TRI_BEGIN_DECLS
+
+struct tri_graph;
+struct tri_op;
+
+/* X(KIND, text)
+ *  products
+ *   MATMUL            a, b, [bias N], [acc]          -> y (= acc if given)        y = op(a) op(b) + bias + acc; a, b as matrices (rows x last dim),
+ *                                                      transposed by attrs.matmul; y keeps a's leading dims when a is not transposed
+ *   COLUMN_SUM        dy [M,N], [acc N]              -> db [N] (= acc)            gradient of a bias
+ *  elementwise
+ *   ADD               a, b                           -> y ~ a                     any float type, same shapes
+ *   RELU              x                              -> y ~ x
+ *   RELU_GRAD         dy, y                          -> dx ~ dy
+ *   GELU              x                              -> y                         tanh form
+ *   GELU_GRAD         dy, x                          -> dx ~ dy
+ *   DROPOUT           x, counters                    -> y ~ x                     its own gradient: same attrs on dy
+ *   CAST              x                              -> y                         attrs.cast.to
+ *  norms
+ *   LAYERNORM         x, gamma, beta, [residual]     -> y, mean [M], rstd [M], [sum]     sum = x + residual, y = norm(sum)
+ *   LAYERNORM_GRAD    dy, x, gamma, mean, rstd, [dsum] -> dx (~ dsum), dgamma, dbeta      dx = grad of norm + dsum
+ *   BATCHNORM         x [B,H,W,C] or [B,C], gamma, beta, nreal i32[1], [residual] -> y, mean [C], invstd [C], moments [2C+1]
+ *                       y = relu?(norm(x) + residual); statistics over the nreal first samples; moments = nreal*mean, nreal*unbiased variance, nreal
+ *   BATCHNORM_GRAD    dy, x, gamma, mean, invstd, nreal, [y] -> dx, dgamma, dbeta, [dresidual]    y present when attrs.norm.relu: dy masked by y > 0
+ *   BATCHNORM_INFER   x, gamma, beta, running mean, running var, [residual] -> y
+ *   BATCHNORM_RUNNING running mean, running var, moments, scalars -> mean' = mean, var' = var      nothing moves when the step is skipped
+ *  attention (GPT-2 layout: qkv [B,T,3C], heads side by side)
+ *   ATTENTION         qkv, [counters]                -> out [B,T,C], lse [B,heads,T]    causal; counters when dropout > 0
+ *   ATTENTION_GRAD    dout, qkv, out, lse, [counters] -> dqkv
+ *   ATTENTION_CACHED  qkv [B,T,3C], kcache [B,P,C], vcache [B,P,C], offset i32[1] -> out [B,T,C], kcache' = kcache, vcache' = vcache
+ *                       positions offset .. offset+T-1 are stored, then each attends to all positions up to its own
+ *  embedding
+ *   EMBEDDING         ids i32 [B,T], table [V,C], [positions P,C], [offset i32[1]] -> y [B,T,C]
+ *   EMBEDDING_GRAD    ids, dy [B,T,C], [acc V,C]     -> dtable [V,C] (= acc)      attrs.rows
+ *   POSITION_GRAD     dy [B,T,C]                     -> dpositions [P,C]          attrs.rows; rows beyond T are 0
+ *  losses (stats f64[TRI_STATS_COUNT]: sum of losses, number of targets, number right, 0)
+ *   SOFTMAX_XENT      logits [M,V], targets i32 [M]  -> stats, lse [M]
+ *   SOFTMAX_XENT_GRAD logits, targets, lse           -> dlogits ~ logits          gradient of the SUM of losses; rows with -100 exactly 0
+ *   SOFTMAX_XENT_FUSED logits, targets               -> stats, dlogits ~ logits   made by the fuse pass of the two above
+ *   MSE               prediction [B,..], target, nreal -> stats                   loss of a sample = mean over its components
+ *   MSE_GRAD          prediction, target, nreal      -> dprediction
+ *  images (NHWC; filters [O,I,KH,KW])
+ *   CONV2D            x [B,H,W,I], w, [bias O]       -> y [B,H',W',O]
+ *   CONV2D_DX         dy, w                          -> dx                        attrs.window.h, .w: size of x
+ *   CONV2D_DW         x, dy, [acc]                   -> dw (= acc)
+ *   MAXPOOL           x                              -> y, index u8 (offset in the window)
+ *   MAXPOOL_GRAD      dy, index                      -> dx                        attrs.window.h, .w
+ *   AVGPOOL           x [B,H,W,C]                    -> y [B,C]                   over all positions
+ *   AVGPOOL_GRAD      dy [B,C]                       -> dx                        attrs.window.h, .w
+ *  memory
+ *   RESHAPE           x                              -> y = x                     attrs.reshape
+ *   PACK              parts...                       -> flat [n]                  parts are written in place inside flat, each at a multiple of 64 bytes
+ *   VIEW              flat                           -> part = flat at attrs.view.offset elements
+ *  collectives
+ *   ALLREDUCE         x                              -> y = x                     sum over attrs.comm.axis
+ *  step
+ *   STEP_BEGIN        counters                       -> counters' = counters      step + 1
+ *   SUMSQ             g                              -> f64[1]                    sum of squares over blocks of TRI_SUM_BLOCK, added in order; non-finite in, non-finite out
+ *   CONTROL           stats, counters', sumsq...     -> scalars                   joint finite check, norm, clip, rate (attrs.control)
+ *   SGD               w, g, [momentum], scalars      -> w' = w, [momentum' = momentum]
+ *   ADAMW             w, g, m, v, scalars            -> w' = w, m' = m, v' = v
+ *   STEP_END          counters', scalars             -> counters'' = counters'
+ *  faults on purpose (debug.inject)
+ *   INJECT            x, counters                    -> x' = x                    attrs.inject
+ */
+#define TRI_OP_LIST(X)                                                                             \
+    X(MATMUL, "matmul")                                                                            \
+    X(COLUMN_SUM, "column_sum")                                                                    \
+    X(ADD, "add")                                                                                  \
+    X(RELU, "relu")                                                                                \
+    X(RELU_GRAD, "relu_grad")                                                                      \
+    X(GELU, "gelu")                                                                                \
+    X(GELU_GRAD, "gelu_grad")                                                                      \
+    X(DROPOUT, "dropout")                                                                          \
+    X(CAST, "cast")                                                                                \
+    X(LAYERNORM, "layernorm")                                                                      \
+    X(LAYERNORM_GRAD, "layernorm_grad")                                                            \
+    X(BATCHNORM, "batchnorm")                                                                      \
+    X(BATCHNORM_GRAD, "batchnorm_grad")                                                            \
+    X(BATCHNORM_INFER, "batchnorm_infer")                                                          \
+    X(BATCHNORM_RUNNING, "batchnorm_running")                                                      \
+    X(ATTENTION, "attention")                                                                      \
+    X(ATTENTION_GRAD, "attention_grad")                                                            \
+    X(ATTENTION_CACHED, "attention_cached")                                                        \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(EMBEDDING_GRAD, "embedding_grad")                                                            \
+    X(POSITION_GRAD, "position_grad")                                                              \
+    X(SOFTMAX_XENT, "softmax_xent")                                                                \
+    X(SOFTMAX_XENT_GRAD, "softmax_xent_grad")                                                      \
+    X(SOFTMAX_XENT_FUSED, "softmax_xent_fused")                                                    \
+    X(MSE, "mse")                                                                                  \
+    X(MSE_GRAD, "mse_grad")                                                                        \
+    X(CONV2D, "conv2d")                                                                            \
+    X(CONV2D_DX, "conv2d_dx")                                                                      \
+    X(CONV2D_DW, "conv2d_dw")                                                                      \
+    X(MAXPOOL, "maxpool")                                                                          \
+    X(MAXPOOL_GRAD, "maxpool_grad")                                                                \
+    X(AVGPOOL, "avgpool")                                                                          \
+    X(AVGPOOL_GRAD, "avgpool_grad")                                                                \
+    X(RESHAPE, "reshape")                                                                          \
+    X(PACK, "pack")                                                                                \
+    X(VIEW, "view")                                                                                \
+    X(ALLREDUCE, "allreduce")                                                                      \
+    X(STEP_BEGIN, "step_begin")                                                                    \
+    X(SUMSQ, "sumsq")                                                                              \
+    X(CONTROL, "control")                                                                          \
+    X(SGD, "sgd")                                                                                  \
+    X(ADAMW, "adamw")                                                                              \
+    X(STEP_END, "step_end")                                                                        \
+    X(INJECT, "inject")
+
+enum tri_op_kind {
+#define X(kind, text) TRI_OP_##kind,
+    TRI_OP_LIST(X)
+#undef X
+        TRI_OP_COUNT
+};
+
+/* Where in a step an op belongs: for traces, `plan` and debug.inject. */
+enum tri_phase { TRI_PHASE_FORWARD, TRI_PHASE_BACKWARD, TRI_PHASE_EXCHANGE, TRI_PHASE_UPDATE, TRI_PHASE_COUNT };
+
+#define TRI_IGNORE_TARGET (-100)
+#define TRI_SUM_BLOCK     4096 /* elements of a block of SUMSQ */
+#define TRI_PACK_BYTES    64   /* each part of a PACK starts at a multiple of this */
+
+/* f64 statistics of a loss op, summed over grains and ranks. */
+enum tri_stats_index { TRI_STATS_LOSS, TRI_STATS_TARGETS, TRI_STATS_RIGHT, TRI_STATS_UNUSED, TRI_STATS_COUNT };
+
+/* i64 counters of a run (STATE "counters"). */
+enum tri_counter_index {
+    TRI_COUNTER_STEP,     /* attempts begun */
+    TRI_COUNTER_UPDATES,  /* applied steps */
+    TRI_COUNTER_SKIPPED,  /* skipped steps in all */
+    TRI_COUNTER_SKIP_RUN, /* skipped steps in a row */
+    TRI_COUNTER_COUNT = 8
+};
+
+/* f64 results of CONTROL (OUTPUT "scalars"): what the optimizer ops and the host read. */
+enum tri_scalar_index {
+    TRI_SCALAR_FINITE,     /* 1: apply, 0: skip this step */
+    TRI_SCALAR_GRAD_SCALE, /* what a summed gradient is multiplied with: clip factor / (targets * loss scale) */
+    TRI_SCALAR_GRAD_NORM,  /* of the mean gradient, before clipping */
+    TRI_SCALAR_LR_FACTOR,  /* schedule's factor for this update; rate of a group = its lr * factor */
+    TRI_SCALAR_BIAS1,      /* 1 - beta1^u, 1 - beta2^u for update u */
+    TRI_SCALAR_BIAS2,
+    TRI_SCALAR_LOSS,    /* mean over targets */
+    TRI_SCALAR_TARGETS, /* number of them */
+    TRI_SCALAR_RIGHT,
+    TRI_SCALAR_STEP, /* counters after this step */
+    TRI_SCALAR_UPDATES,
+    TRI_SCALAR_SKIP_RUN,
+    TRI_SCALAR_COUNT = 16
+};
+
+enum tri_axis { TRI_AXIS_DATA, TRI_AXIS_TENSOR, TRI_AXIS_PIPELINE, TRI_AXIS_CONTEXT, TRI_AXIS_EXPERT, TRI_AXIS_COUNT };
+
+enum tri_schedule_kind { TRI_SCHEDULE_CONSTANT, TRI_SCHEDULE_LINEAR, TRI_SCHEDULE_COSINE, TRI_SCHEDULE_STEP };
+#define TRI_MAX_MILESTONES 16
+
+/* Learning-rate schedule and joint decision of a step (optim/schedule.h gives the formulas). */
+struct tri_control {
+    enum tri_schedule_kind schedule;
+    int64_t warmup;       /* updates */
+    int64_t total;        /* last planned step */
+    double final;         /* fraction of lr at `total` */
+    double gamma;         /* STEP: factor at each milestone */
+    int64_t milestone[TRI_MAX_MILESTONES];
+    int nmilestone;
+    double clip_norm;     /* 0: no clipping */
+    double beta1, beta2;  /* for the bias corrections */
+};
+
+enum tri_inject_what {
+    TRI_INJECT_INF, TRI_INJECT_NAN, TRI_INJECT_FLIP, TRI_INJECT_KILL, TRI_INJECT_STOP,
+    TRI_INJECT_SLEEP, TRI_INJECT_EXIT, TRI_INJECT_SEGV
+};
+
+struct tri_attr_matmul { bool ta, tb; };
+struct tri_attr_dropout { double p; uint64_t stream; uint64_t seed; }; /* stream: tri_hash_name of the op's build-time name */
+struct tri_attr_norm { double eps; bool relu; double momentum; };
+struct tri_attr_attention { int64_t heads; bool causal; double p; uint64_t stream; uint64_t seed; };
+struct tri_attr_window { int64_t kh, kw, stride, pad, h, w; };
+struct tri_attr_view { int64_t offset; struct tri_shape_attr { int ndim; int64_t dim[6]; } shape; };
+struct tri_attr_comm { enum tri_axis axis; bool fixed_tree; }; /* fixed_tree: sum by the binary tree over rank order */
+struct tri_attr_optimizer { double lr, weight_decay, momentum, beta1, beta2, eps; bool nesterov; };
+struct tri_attr_inject { enum tri_inject_what what; int64_t step, index; int bit; int ms, code; };
+
+/* One member per family of ops; ops without attributes leave it zero. Compared bytewise to share prepared kernels: always start from {0}. */
+struct tri_attrs {
+    union {
+        struct tri_attr_matmul matmul;
+        struct tri_attr_dropout dropout;
+        struct tri_attr_norm norm;
+        struct tri_attr_attention attention;
+        struct tri_attr_window window;
+        struct tri_attr_view view; /* VIEW; RESHAPE uses shape alone */
+        struct tri_attr_comm comm;
+        struct tri_attr_optimizer optimizer;
+        struct tri_attr_inject inject;
+        struct tri_control control;
+        struct { enum tri_dtype to; } cast;
+        int64_t rows; /* EMBEDDING_GRAD: V; POSITION_GRAD: P */
+    };
+};
+
+enum tri_alias { TRI_ALIAS_NO, TRI_ALIAS_MAY, TRI_ALIAS_MUST };
+
+/* What the passes know of an op kind. One row a kind, in the file of its family (ops_*.c). */
+struct tri_op_info {
+    const char *name;
+    int min_in, max_in;      /* max_in < 0: any number */
+    uint32_t optional_in;    /* bit i: input i may be TRI_NONE */
+    int nout;
+    uint32_t optional_out;   /* bit o: output o may be TRI_NONE */
+    bool side_effect;        /* never pruned */
+    bool no_kernel;          /* moves no data: RESHAPE, PACK, VIEW */
+    bool comm;               /* a collective, run by the engine */
+    /* Checks the inputs and sets dtype and shape of output o for all o in op->out slots. Writes the message on failure. Mandatory.
+     * out_dtype, out_shape have nout entries. */
+    tri_status (*infer)(const struct tri_graph *g, const struct tri_op *op, enum tri_dtype *out_dtype,
+                        void *out_shape /* struct tri_shape[nout] */);
+    /* Appends backward ops. dout[o]: gradient of output o or TRI_NONE; din[i]: set to the gradient of input i where need[i], else
+     * left TRI_NONE. NULL: the op has no gradient (its float inputs must not need one). acc[i]: a gradient of input i that already exists and that
+     * the op may add to through its own acc input (then din[i] is the sum and *acc_used bit i is set), else TRI_NONE. */
+    tri_status (*grad)(struct tri_graph *g, int32_t op, const int32_t *dout, const bool *need, const int32_t *acc,
+                       int32_t *din, uint32_t *acc_used);
+    /* Floating-point operations of one run (multiply-add = 2). NULL: one per output element. */
+    double (*flops)(const struct tri_graph *g, const struct tri_op *op);
+    /* Which input output o may or must share memory with. NULL: none. */
+    enum tri_alias (*alias)(const struct tri_graph *g, const struct tri_op *op, int o, int *input);
+};
+
+/* Row of a kind. Never NULL for a kind below TRI_OP_COUNT. */
+const struct tri_op_info *tri_op_info(enum tri_op_kind kind);
+const char *tri_op_name(enum tri_op_kind kind);
+const char *tri_phase_name(enum tri_phase phase);
+
+TRI_END_DECLS
+#endif
