@@ -18,21 +18,16 @@
 #include "runtime/core/memory.h"
 #include "runtime/core/status.h"
 #include "runtime/graph/ops.h"
+#include "runtime/graph/shape.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 TRI_BEGIN_DECLS
 
-#define TRI_NONE     (-1) /* no value, an absent optional input */
-#define TRI_MAX_DIMS 6
+#define TRI_NONE (-1) /* no value, an absent optional input */
 
 typedef int32_t tri_vid; /* index of a value in its graph */
-
-struct tri_shape {
-    int ndim; /* 0: a scalar, one element */
-    int64_t dim[TRI_MAX_DIMS];
-};
 
 enum tri_role {
     TRI_ROLE_TEMP,   /* lives inside one run of the program */
@@ -119,15 +114,6 @@ void tri_graph_destroy(struct tri_graph *g);
 tri_status tri_graph_status(const struct tri_graph *g) TRI_CHECKED;
 
 /* --- values ----------------------------------------------------------------------------------------- */
-
-struct tri_shape tri_shape_make(int ndim, const int64_t *dim);
-int64_t tri_shape_count(const struct tri_shape *s);
-bool tri_shape_equal(const struct tri_shape *a, const struct tri_shape *b);
-/* "[4, 256, 768]" into buf. */
-const char *tri_shape_text(const struct tri_shape *s, char *buf, size_t bytes);
-/* Product of all dims but the last, and the last: the matrix view of a tensor. */
-int64_t tri_shape_rows(const struct tri_shape *s);
-int64_t tri_shape_cols(const struct tri_shape *s);
 
 tri_vid tri_graph_value(struct tri_graph *g, const char *name, enum tri_dtype dtype, struct tri_shape shape,
                         enum tri_role role);

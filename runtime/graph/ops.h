@@ -10,6 +10,7 @@
 
 #include "runtime/core/dtype.h"
 #include "runtime/core/status.h"
+#include "runtime/graph/shape.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -196,7 +197,7 @@ struct tri_attr_dropout { double p; uint64_t stream; uint64_t seed; }; /* stream
 struct tri_attr_norm { double eps; bool relu; double momentum; };
 struct tri_attr_attention { int64_t heads; bool causal; double p; uint64_t stream; uint64_t seed; };
 struct tri_attr_window { int64_t kh, kw, stride, pad, h, w; };
-struct tri_attr_view { int64_t offset; struct tri_shape_attr { int ndim; int64_t dim[6]; } shape; };
+struct tri_attr_view { int64_t offset; struct tri_shape shape; };
 struct tri_attr_comm { enum tri_axis axis; bool fixed_tree; }; /* fixed_tree: sum by the binary tree over rank order */
 struct tri_attr_optimizer { double lr, weight_decay, momentum, beta1, beta2, eps; bool nesterov; };
 struct tri_attr_inject { enum tri_inject_what what; int64_t step, index; int bit; int ms, code; };
@@ -234,7 +235,7 @@ struct tri_op_info {
     /* Checks the inputs and sets dtype and shape of output o for all o in op->out slots. Writes the message on failure. Mandatory.
      * out_dtype, out_shape have nout entries. */
     tri_status (*infer)(const struct tri_graph *g, const struct tri_op *op, enum tri_dtype *out_dtype,
-                        void *out_shape /* struct tri_shape[nout] */);
+                        struct tri_shape *out_shape);
     /* Appends backward ops. dout[o]: gradient of output o or TRI_NONE; din[i]: set to the gradient of input i where need[i], else
      * left TRI_NONE. NULL: the op has no gradient (its float inputs must not need one). acc[i]: a gradient of input i that already exists and that
      * the op may add to through its own acc input (then din[i] is the sum and *acc_used bit i is set), else TRI_NONE. */
