@@ -132,13 +132,17 @@ size_t tri_value_bytes(const struct tri_value *v);
 
 /* Appends an op: checks the number and types of inputs, infers and creates its outputs (their ids in op->out) and returns the op's
  * index, or TRI_NONE with the graph's status set. `in` may hold TRI_NONE for optional inputs. want_out: bit o set = output o is
- * wanted; outputs not wanted get TRI_NONE where the op allows it (optional outputs). */
+ * wanted; outputs not wanted get TRI_NONE where the op allows it (optional outputs). attrs NULL: all zero. */
 int32_t tri_graph_op(struct tri_graph *g, enum tri_op_kind kind, const char *name, const tri_vid *in, int nin,
                      const struct tri_attrs *attrs, uint32_t want_out);
 /* Convenience: the first output of tri_graph_op with all outputs wanted. */
 tri_vid tri_graph_op1(struct tri_graph *g, enum tri_op_kind kind, const char *name, const tri_vid *in, int nin,
                       const struct tri_attrs *attrs);
 void tri_graph_add_sum(struct tri_graph *g, enum tri_sum_kind kind, tri_vid value, tri_vid target, tri_vid target2);
+
+/* Puts the ops into the order of key[0..nop) (ascending, equal keys keep their order) and mends value.producer. Passes append ops at the end and then say
+ * where they belong. The order must be a valid execution order. */
+tri_status tri_graph_order(struct tri_graph *g, const int64_t *key) TRI_CHECKED;
 
 /* Drops ops whose outputs nobody reads (roles other than TEMP, sums, loss_stats, prediction, counters and ops with side effects keep their
  * producers) and renumbers nothing but ops. */

@@ -1,0 +1,122 @@
+/* Buckets are flat so that a reduction costs one latency for many gradients, and are filled in
+ * ready order so that the reduction of the deep layers runs under the backward pass of the shallow
+ * ones (the scheme of Li et al., "PyTorch Distributed: experiences on accelerating data parallel
+ * training", VLDB 2020, with the ready order known from the graph instead of observed). */
+#include "optim/exchange_pass.h"
+
+#include "runtime/core/memory.h"
+
+#include <stdlib.h>
+
+struct ready {
+    int32_t sum; /* index in g->sum */
+    int32_t op;  /* producer of its value: it is ready behind this op */
+};
+
+static int by_readiness(const void *pa, const void *pb)
+{
+    const struct ready *a = pa, *b = pb;
+
+    if (a->op != b->op)
+        return a->op < b->op ? -1 : 1;
+    return a->sum < b->sum ? -1 : a->sum > b->sum;
+}
+
+static size_t padded_bytes(const struct tri_graph *g, const struct ready *r)
+{
+    return tri_round_up(tri_value_bytes(&g->value[g->sum[r->sum].value]), TRI_PACK_BYTES);
+}
+
+/* Number of entries, from the first of `r` on, that share its bucket. */
+static int bucket_length(const struct tri_graph *g, const struct ready *r, int n, size_t limit)
+{
+    enum tri_dtype dtype = g->value[g->sum[r[0].sum].value].dtype;
+    size_t bytes = padded_bytes(g, &r[0]);
+    int len = 1;
+
+    while (len < n && g->value[g->sum[r[len].sum].value].dtype == dtype &&
+           bytes + padded_bytes(g, &r[len]) <= limit)
+        bytes += padded_bytes(g, &r[len++]);
+    return len;
+}
+
+/* Appends pack, reduction and views of one bucket; the views replace the sums' values. */
+static void append_bucket(struct tri_graph *g, const struct ready *r, int len, int number,
+                          const struct tri_exchange_spec *spec, tri_vid *parts)
+{
+    struct tri_attrs comm = {.comm = {.axis = TRI_AXIS_DATA, .fixed_tree = spec->fixed_tree}};
+    const char *name = tri_pool_printf(&g->pool, "bucket.%d", number);
+    size_t elem = tri_dtype_bytes(g->value[g->sum[r[0].sum].value].dtype);
+    size_t offset = 0;
+    tri_vid flat, reduced;
+
+    for (int i = 0; i < len; i++)
+        parts[i] = g->sum[r[i].sum].value;
+    flat = tri_graph_op1(g, TRI_OP_PACK, name, parts, len, NULL);
+    reduced = tri_graph_op1(g, TRI_OP_ALLREDUCE, name, &flat, 1, &comm);
+    for (int i = 0; i < len && reduced != TRI_NONE; i++) {
+        const struct tri_value *part = &g->value[parts[i]];
+        struct tri_attrs view = {
+            .view = {.offset = (int64_t)(offset / elem), .shape = part->shape}};
+
+        offset += padded_bytes(g, &r[i]);
+        g->sum[r[i].sum].value = tri_graph_op1(g, TRI_OP_VIEW, part->name, &reduced, 1, &view);
+    }
+}
+
+/* Appends all buckets and returns the execution order: key[i] says where op i belongs. */
+static tri_status append_buckets(struct tri_graph *g, struct ready *r,
+                                 const struct tri_exchange_spec *spec, int64_t *key)
+{
+    size_t limit = (size_t)spec->bucket_bytes;
+    size_t first = limit < TRI_FIRST_BUCKET_BYTES ? limit : TRI_FIRST_BUCKET_BYTES;
+    tri_vid *parts = tri_calloc((size_t)g->nsum, sizeof(*parts), "bucket parts");
+    int nold = g->nop, keyed = g->nop;
+
+    if (parts == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "exchange: cannot allocate %d parts", g->nsum);
+    for (int i = 0; i < nold; i++)
+        key[i] = 2 * i;
+    for (int begin = 0, number = 0; begin < g->nsum; number++) {
+        int len = bucket_length(g, r + begin, g->nsum - begin, number == 0 ? first : limit);
+        int32_t last = r[begin + len - 1].op;
+
+        append_bucket(g, r + begin, len, number, spec, parts);
+        while (keyed < g->nop)
+            key[keyed++] = 2 * (int64_t)last + 1;
+        begin += len;
+    }
+    tri_free(parts);
+    return tri_graph_status(g);
+}
+
+tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
+                             const struct tri_exchange_spec *spec)
+{
+    size_t max_ops = (size_t)g->nop + 3 * (size_t)g->nsum;
+    struct ready *r;
+    int64_t *key;
+    tri_status st = TRI_OK;
+
+    TRI_ASSERT(spec->bucket_bytes > 0);
+    if (mesh->size[TRI_AXIS_DATA] == 1 || g->nsum == 0)
+        return TRI_OK;
+    r = tri_calloc((size_t)g->nsum, sizeof(*r), "ready order");
+    key = tri_calloc(max_ops, sizeof(*key), "order of ops");
+    if (r == NULL || key == NULL) {
+        st = tri_fail(TRI_ERR_NOMEM, "exchange: cannot allocate the order of %zu ops", max_ops);
+        goto free_all;
+    }
+    for (int i = 0; i < g->nsum; i++)
+        r[i] = (struct ready){.sum = i, .op = g->value[g->sum[i].value].producer};
+    qsort(r, (size_t)g->nsum, sizeof(*r), by_readiness);
+    g->phase = TRI_PHASE_EXCHANGE;
+    g->grain = TRI_NONE;
+    TRI_TRY_GOTO(st, append_buckets(g, r, spec, key), free_all);
+    st = tri_graph_order(g, key);
+
+free_all:
+    tri_free(key);
+    tri_free(r);
+    return st;
+}

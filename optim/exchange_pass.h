@@ -1,0 +1,25 @@
+/* The exchange pass: gradients of the ranks become one global sum, in flat buckets, while backward
+ * goes on. */
+#ifndef TRI_OPTIM_EXCHANGE_PASS_H
+#define TRI_OPTIM_EXCHANGE_PASS_H
+
+#include "runtime/core/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/plan/mesh.h"
+
+struct tri_exchange_spec {
+    int64_t bucket_bytes; /* > 0; a gradient larger than this gets a bucket of its own */
+    bool fixed_tree;      /* sum ranks by the binary tree of deterministic runs */
+};
+
+/* Packs the totals in g->sum, in the order in which they become ready, into flat buckets of one
+ * dtype each (the first of at most TRI_FIRST_BUCKET_BYTES, so that the exchange starts early), puts
+ * an ALLREDUCE over the data axis right behind the op that completes a bucket, and replaces each
+ * sum's value by its view of the reduced bucket. With one data rank nothing changes. Same on all
+ * ranks: g, spec. */
+tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
+                             const struct tri_exchange_spec *spec) TRI_CHECKED;
+
+#define TRI_FIRST_BUCKET_BYTES (1 << 20)
+
+#endif

@@ -1,0 +1,95 @@
+/* The last ops of a step. All decisions (skip, clip factor, rate) are values made by CONTROL from
+ * counters and norms, so that a step runs without the host. */
+#include "optim/update_pass.h"
+
+#include "runtime/core/memory.h"
+
+/* Number of inputs of CONTROL before the sums of squares: statistics and counters. */
+#define CONTROL_FIXED 2
+
+static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec *spec)
+{
+    tri_vid *in = tri_pool_alloc(&g->pool, ((size_t)g->nsum + CONTROL_FIXED) * sizeof(*in));
+    struct tri_attrs attrs = {.control = spec->control};
+    tri_vid stats = TRI_NONE, scalars;
+    int n = CONTROL_FIXED;
+
+    if (in == NULL)
+        return TRI_NONE;
+    attrs.control.beta1 = spec->beta1;
+    attrs.control.beta2 = spec->beta2;
+    for (int i = 0; i < g->nsum; i++) {
+        const struct tri_sum *s = &g->sum[i];
+
+        if (s->kind == TRI_SUM_STATS)
+            stats = s->value;
+        if (s->kind == TRI_SUM_GRAD)
+            in[n++] = tri_graph_op1(g, TRI_OP_SUMSQ, g->value[s->target].name, &s->value, 1, NULL);
+    }
+    in[0] = stats;
+    in[1] = g->counters;
+    scalars = tri_graph_op1(g, TRI_OP_CONTROL, "control", in, n, &attrs);
+    if (scalars != TRI_NONE) {
+        g->value[scalars].role = TRI_ROLE_OUTPUT;
+        g->value[scalars].name = "scalars";
+    }
+    return scalars;
+}
+
+static tri_vid optimizer_state(struct tri_graph *g, tri_vid param, const char *what)
+{
+    const char *name = tri_pool_printf(&g->pool, "optimizer/%s/%s", g->value[param].name, what);
+
+    return tri_graph_state(g, name, TRI_F32, g->value[param].shape,
+                           (struct tri_init){.kind = TRI_INIT_ZERO});
+}
+
+static void append_step(struct tri_graph *g, const struct tri_update_spec *spec, tri_vid param,
+                        tri_vid grad, tri_vid scalars)
+{
+    const struct tri_param_info *info = g->value[param].param;
+    const char *name = g->value[param].name;
+    struct tri_attrs attrs = {.optimizer = {.lr = info->lr,
+                                            .weight_decay = info->weight_decay,
+                                            .momentum = spec->momentum,
+                                            .beta1 = spec->beta1,
+                                            .beta2 = spec->beta2,
+                                            .eps = spec->eps,
+                                            .nesterov = spec->nesterov}};
+
+    if (spec->kind == TRI_OPTIMIZER_ADAMW) {
+        tri_vid m = optimizer_state(g, param, "exp_avg");
+        tri_vid v = optimizer_state(g, param, "exp_avg_sq");
+
+        tri_graph_op1(g, TRI_OP_ADAMW, name, (tri_vid[]){param, grad, m, v, scalars}, 5, &attrs);
+    } else {
+        tri_vid m = spec->momentum != 0 ? optimizer_state(g, param, "momentum") : TRI_NONE;
+
+        tri_graph_op1(g, TRI_OP_SGD, name, (tri_vid[]){param, grad, m, scalars}, 4, &attrs);
+    }
+}
+
+tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *spec)
+{
+    tri_vid scalars;
+
+    g->phase = TRI_PHASE_UPDATE;
+    g->grain = TRI_NONE;
+    scalars = append_control(g, spec);
+    for (int i = 0; i < g->nsum && scalars != TRI_NONE; i++) {
+        const struct tri_sum *s = &g->sum[i];
+
+        if (s->kind == TRI_SUM_GRAD)
+            append_step(g, spec, s->target, s->value, scalars);
+        if (s->kind == TRI_SUM_MOMENTS)
+            tri_graph_op1(g, TRI_OP_BATCHNORM_RUNNING, g->value[s->target].name,
+                          (tri_vid[]){s->target, s->target2, s->value, scalars}, 4,
+                          &(struct tri_attrs){.norm = {.momentum = 0.1}});
+    }
+    if (scalars != TRI_NONE) {
+        g->counters = tri_graph_op1(g, TRI_OP_STEP_END, "step_end",
+                                    (tri_vid[]){g->counters, scalars}, 2, NULL);
+        g->scalars = scalars;
+    }
+    return tri_graph_status(g);
+}

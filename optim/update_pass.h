@@ -1,0 +1,25 @@
+/* The update pass: what happens once a step behind the exchange. */
+#ifndef TRI_OPTIM_UPDATE_PASS_H
+#define TRI_OPTIM_UPDATE_PASS_H
+
+#include "runtime/core/status.h"
+#include "runtime/graph/graph.h"
+
+enum tri_optimizer_kind { TRI_OPTIMIZER_SGD, TRI_OPTIMIZER_ADAMW };
+
+struct tri_update_spec {
+    enum tri_optimizer_kind kind;
+    double momentum; /* SGD; 0: no momentum state */
+    bool nesterov;
+    double beta1, beta2, eps;   /* ADAMW */
+    struct tri_control control; /* schedule and clipping; its betas are set from the above */
+};
+
+/* Appends: a SUMSQ a gradient (in the order of g->sum), CONTROL (finite check, norm, clip, rate),
+ * BATCHNORM_RUNNING for moments, the optimizer op of each gradient with its states
+ * "optimizer/<name>/{momentum | exp_avg, exp_avg_sq}", and STEP_END. Rate and decay of a parameter
+ * are those of its info (tri_pass_groups). Sets g->scalars (OUTPUT "scalars"). Same on all ranks:
+ * g, spec. */
+tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *spec) TRI_CHECKED;
+
+#endif
