@@ -1,0 +1,71 @@
+/* Learning-rate schedule and the joint decision of a step. See control.h for the formulas. */
+#include "runtime/kernels/control.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+static double clamp01(double p)
+{
+    return p < 0 ? 0 : p > 1 ? 1 : p;
+}
+
+double tri_schedule_factor(const struct tri_control *c, int64_t u)
+{
+    const double pi = 3.14159265358979323846;
+    double p = 1;
+    int passed = 0;
+
+    if (u <= c->warmup)
+        return (double)u / (double)c->warmup;
+    if (c->total > c->warmup)
+        p = clamp01((double)(u - c->warmup) / (double)(c->total - c->warmup));
+    switch (c->schedule) {
+    case TRI_SCHEDULE_LINEAR:
+        return 1 + (c->final - 1) * p;
+    case TRI_SCHEDULE_COSINE:
+        return c->final + (1 - c->final) * (1 + cos(pi * p)) / 2;
+    case TRI_SCHEDULE_STEP:
+        for (int i = 0; i < c->nmilestone; i++)
+            passed += u > c->milestone[i];
+        return pow(c->gamma, passed);
+    case TRI_SCHEDULE_CONSTANT:
+        break;
+    }
+    return 1;
+}
+
+/* 1 where no clipping is due. A norm of 0 must not divide. */
+static double clip_factor(double clip, double norm)
+{
+    return clip > 0 && norm > clip ? clip / norm : 1;
+}
+
+void tri_control_scalars(const struct tri_control *c, const double *stats, const int64_t *counters,
+                         const double *const *sumsq, int nsumsq, double *scalars)
+{
+    double targets = stats[TRI_STATS_TARGETS], sum = 0, norm = 0;
+    int64_t update = counters[TRI_COUNTER_UPDATES] + 1;
+    bool finite = isfinite(stats[TRI_STATS_LOSS]);
+
+    for (int i = 0; i < nsumsq; i++) {
+        finite = finite && isfinite(sumsq[i][0]);
+        sum += sumsq[i][0];
+    }
+    finite = finite && isfinite(sum);
+    if (targets > 0)
+        norm = sqrt(sum) / targets;
+    for (int i = 0; i < TRI_SCALAR_COUNT; i++)
+        scalars[i] = 0;
+    scalars[TRI_SCALAR_FINITE] = finite;
+    scalars[TRI_SCALAR_GRAD_SCALE] = targets > 0 ? clip_factor(c->clip_norm, norm) / targets : 0;
+    scalars[TRI_SCALAR_GRAD_NORM] = norm;
+    scalars[TRI_SCALAR_LR_FACTOR] = tri_schedule_factor(c, update);
+    scalars[TRI_SCALAR_BIAS1] = 1 - pow(c->beta1, (double)update);
+    scalars[TRI_SCALAR_BIAS2] = 1 - pow(c->beta2, (double)update);
+    scalars[TRI_SCALAR_LOSS] = targets > 0 ? stats[TRI_STATS_LOSS] / targets : 0;
+    scalars[TRI_SCALAR_TARGETS] = targets;
+    scalars[TRI_SCALAR_RIGHT] = stats[TRI_STATS_RIGHT];
+    scalars[TRI_SCALAR_STEP] = (double)counters[TRI_COUNTER_STEP];
+    scalars[TRI_SCALAR_UPDATES] = (double)(counters[TRI_COUNTER_UPDATES] + finite);
+    scalars[TRI_SCALAR_SKIP_RUN] = finite ? 0 : (double)(counters[TRI_COUNTER_SKIP_RUN] + 1);
+}

@@ -1,0 +1,195 @@
+/* Reference kernels of the step: counters, norms, the joint decision, optimizers, and faults on
+ * purpose. */
+#include "runtime/kernels/ref/ref.h"
+
+#include "runtime/kernels/control.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_SUMSQ 4096 /* gradients' partial sums that CONTROL takes */
+
+tri_status tri_ref_step_begin(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    (void)k;
+    memmove(args->out[0], args->in[0], TRI_COUNTER_COUNT * sizeof(int64_t));
+    ((int64_t *)args->out[0])[TRI_COUNTER_STEP]++;
+    return TRI_OK;
+}
+
+/* Counts the step as applied or skipped. */
+tri_status tri_ref_step_end(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const double *scalars = args->in[1];
+    int64_t *c = args->out[0], finite = scalars[TRI_SCALAR_FINITE] != 0;
+
+    (void)k;
+    memmove(c, args->in[0], TRI_COUNTER_COUNT * sizeof(int64_t));
+    c[TRI_COUNTER_UPDATES] += finite;
+    c[TRI_COUNTER_SKIPPED] += !finite;
+    c[TRI_COUNTER_SKIP_RUN] = finite ? 0 : c[TRI_COUNTER_SKIP_RUN] + 1;
+    return TRI_OK;
+}
+
+/* Sum of squares: blocks of TRI_SUM_BLOCK elements by index, then the blocks in order, so that any
+ * number of threads and a split at block borders give the same bits. */
+tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_arg *g = &tri_ref_desc(k)->in[0];
+    int64_t n = tri_ref_count(g);
+    double total = 0;
+
+    for (int64_t first = 0; first < n; first += TRI_SUM_BLOCK) {
+        double block = 0;
+
+        for (int64_t i = first; i < n && i < first + TRI_SUM_BLOCK; i++) {
+            double x = tri_ref_load(g->dtype, args->in[0], i);
+
+            block += x * x;
+        }
+        total += block;
+    }
+    *(double *)args->out[0] = total;
+    return TRI_OK;
+}
+
+tri_status tri_ref_control(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const double *sumsq[MAX_SUMSQ];
+    int n = d->nin - 2;
+
+    if (n > MAX_SUMSQ)
+        return tri_fail(TRI_ERR_UNSUPPORTED, "control: %d sums of squares, at most %d", n,
+                        MAX_SUMSQ);
+    for (int i = 0; i < n; i++)
+        sumsq[i] = args->in[i + 2];
+    tri_control_scalars(&d->attrs.control, args->in[0], args->in[1], sumsq, n, args->out[0]);
+    return TRI_OK;
+}
+
+/* Stochastic gradient descent as PyTorch's torch.optim.SGD (dampening 0), g already the clipped
+ * mean gradient: g += decay w;  buf = momentum buf + g (a zero buffer at first gives g);  w -= lr
+ * (nesterov ? g + momentum buf : buf) */
+tri_status tri_ref_sgd(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
+    const float *w = args->in[0], *grad = args->in[1], *buf = args->in[2];
+    const double *scalars = args->in[3];
+    float *w_out = args->out[0], *buf_out = buf ? args->out[1] : NULL;
+    double lr = o->lr * scalars[TRI_SCALAR_LR_FACTOR], scale = scalars[TRI_SCALAR_GRAD_SCALE];
+
+    if (scalars[TRI_SCALAR_FINITE] == 0)
+        return TRI_OK;
+    for (int64_t i = 0, n = tri_ref_count(&d->in[0]); i < n; i++) {
+        double g = grad[i] * scale + o->weight_decay * w[i], v = g;
+
+        if (buf) {
+            v = o->momentum * buf[i] + g;
+            buf_out[i] = (float)v;
+            v = o->nesterov ? g + o->momentum * v : v;
+        }
+        w_out[i] = (float)(w[i] - lr * v);
+    }
+    return TRI_OK;
+}
+
+/* AdamW as PyTorch's torch.optim.AdamW (Loshchilov and Hutter, "Decoupled weight decay
+ * regularization", 2019), with c_i = 1 - beta_i ^ update from the scalars: w -= lr decay w;  m = b1
+ * m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w -= lr (m / c1) / (sqrt(v / c2) + eps) */
+tri_status tri_ref_adamw(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
+    const float *w = args->in[0], *grad = args->in[1], *m = args->in[2], *v = args->in[3];
+    const double *scalars = args->in[4];
+    float *w_out = args->out[0], *m_out = args->out[1], *v_out = args->out[2];
+    double lr = o->lr * scalars[TRI_SCALAR_LR_FACTOR], scale = scalars[TRI_SCALAR_GRAD_SCALE];
+    double c1 = scalars[TRI_SCALAR_BIAS1], c2 = scalars[TRI_SCALAR_BIAS2];
+
+    if (scalars[TRI_SCALAR_FINITE] == 0)
+        return TRI_OK;
+    for (int64_t i = 0, n = tri_ref_count(&d->in[0]); i < n; i++) {
+        double g = grad[i] * scale;
+        double m1 = o->beta1 * m[i] + (1 - o->beta1) * g;
+        double v1 = o->beta2 * v[i] + (1 - o->beta2) * g * g;
+
+        w_out[i] =
+            (float)(w[i] * (1 - lr * o->weight_decay) - lr * (m1 / c1) / (sqrt(v1 / c2) + o->eps));
+        m_out[i] = (float)m1;
+        v_out[i] = (float)v1;
+    }
+    return TRI_OK;
+}
+
+static void flip_bit(void *p, size_t bytes, int64_t index, int bit)
+{
+    unsigned char *element = (unsigned char *)p + (size_t)index * bytes;
+
+    element[bit / 8] = (unsigned char)(element[bit / 8] ^ (1u << (bit % 8)));
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+static tri_status spoil(const struct tri_attr_inject *f, const struct tri_arg *x, void *p)
+{
+    size_t bytes = tri_dtype_bytes(x->dtype);
+
+    if (f->index < 0 || f->index >= tri_ref_count(x))
+        return tri_fail(TRI_ERR_USAGE, "inject: index %lld is outside 0 to %lld",
+                        (long long)f->index, (long long)(tri_ref_count(x) - 1));
+    if (f->what == TRI_INJECT_FLIP && (f->bit < 0 || f->bit >= (int)bytes * 8))
+        return tri_fail(TRI_ERR_USAGE, "inject: bit %d is outside 0 to %d", f->bit,
+                        (int)bytes * 8 - 1);
+    if (f->what == TRI_INJECT_FLIP)
+        flip_bit(p, bytes, f->index, f->bit);
+    else
+        tri_ref_store(x->dtype, p, f->index, f->what == TRI_INJECT_INF ? INFINITY : NAN);
+    return TRI_OK;
+}
+
+/* Does the fault when the step is the chosen one; x passes through. Ending the process is what the
+ * user asked for. */
+tri_status tri_ref_inject(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const struct tri_attr_inject *f = &d->attrs.inject;
+    const int64_t *counters = args->in[1];
+    size_t bytes = (size_t)tri_ref_count(&d->in[0]) * tri_dtype_bytes(d->in[0].dtype);
+
+    if (args->out[0] != args->in[0])
+        memcpy(args->out[0], args->in[0], bytes);
+    if (counters[TRI_COUNTER_STEP] != f->step)
+        return TRI_OK;
+    switch (f->what) {
+    case TRI_INJECT_INF:
+    case TRI_INJECT_NAN:
+    case TRI_INJECT_FLIP:
+        return spoil(f, &d->in[0], args->out[0]);
+    case TRI_INJECT_KILL:
+        raise(SIGKILL);
+        break;
+    case TRI_INJECT_STOP:
+        raise(SIGSTOP);
+        break;
+    case TRI_INJECT_SEGV:
+        raise(SIGSEGV);
+        break;
+    case TRI_INJECT_EXIT:
+        _exit(f->code);
+    case TRI_INJECT_SLEEP:
+        sleep_ms(f->ms);
+        break;
+    }
+    return TRI_OK;
+}
