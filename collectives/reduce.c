@@ -1,10 +1,14 @@
-/* Element-wise reductions. Order: see reduce.h; lanes are independent, so every instruction set gives the same bits. */
+/* Element-wise reductions. Order: see reduce.h; lanes are independent, so every instruction set
+ * gives the same bits. */
 #include "collectives/reduce.h"
+
+#include "runtime/core/memory.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* One function per instruction set, picked by the loader; the loops below are what the compiler vectorises. */
+/* One function per instruction set, picked by the loader; the loops below are what the compiler
+ * vectorises. */
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 
 #define SUM(a, b)     ((a) + (b))
@@ -64,7 +68,8 @@ tri_status tri_reduce_find(enum tri_dtype dtype, enum tri_reduce op, tri_reduce_
     tri_reduce_fn *fn = pair_fn[dtype][op];
 
     if (fn == NULL)
-        return tri_fail(TRI_ERR_UNSUPPORTED, "a reduction of type '%s' is not supported", tri_dtype_name(dtype));
+        return tri_fail(TRI_ERR_UNSUPPORTED, "a reduction of type '%s' is not supported",
+                        tri_dtype_name(dtype));
     *out = fn;
     return TRI_OK;
 }
@@ -86,8 +91,8 @@ void tri_reduce_narrow(void *dst, const float *src, int64_t count, enum tri_dtyp
 }
 
 enum {
-    BLOCK_BYTES = 4096, /* a block of every level of the tree stays in the first cache */
-    LEVELS = 24         /* of the tree: 2^24 buffers */
+    BLOCK_BYTES = 2048, /* a block of every level of the tree stays in the first cache */
+    LEVELS = 16         /* of the tree: 65536 buffers */
 };
 
 /* A reduction of many buffers, block by block. */
@@ -96,11 +101,12 @@ struct many {
     enum tri_dtype dtype; /* stored */
     size_t elem;          /* bytes, stored */
     tri_reduce_fn *fn;
-    bool wide; /* stored in 16 bits: leaves are widened */
-    unsigned char tmp[LEVELS + 1][BLOCK_BYTES];
+    bool wide;                         /* stored in 16 bits: leaves are widened */
+    unsigned char (*tmp)[BLOCK_BYTES]; /* one block a level */
 };
 
-/* Reduces [at, at + count) of buffers [lo, hi); returns where the result lies: tmp[level], or the buffer itself. */
+/* Reduces [at, at + count) of buffers [lo, hi); returns where the result lies: tmp[level], or the
+ * buffer itself. */
 static const void *tree(struct many *m, int lo, int hi, int level, int64_t at, int64_t count)
 {
     int mid = lo + (hi - lo) / 2;
@@ -122,15 +128,21 @@ static const void *tree(struct many *m, int lo, int hi, int level, int64_t at, i
     return m->tmp[level];
 }
 
-tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, int n, int64_t first, int64_t count,
-                           enum tri_dtype dtype, enum tri_reduce op)
+tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, int n, int64_t first,
+                           int64_t count, enum tri_dtype dtype, enum tri_reduce op)
 {
     enum tri_dtype in = tri_reduce_dtype(dtype);
     int64_t block = (int64_t)(BLOCK_BYTES / tri_dtype_bytes(in));
-    struct many m = {.from = from, .dtype = dtype, .elem = tri_dtype_bytes(dtype), .wide = in != dtype};
+    _Alignas(TRI_ALIGN_BYTES) unsigned char tmp[LEVELS + 1][BLOCK_BYTES];
+    struct many m = {.from = from,
+                     .dtype = dtype,
+                     .elem = tri_dtype_bytes(dtype),
+                     .wide = in != dtype,
+                     .tmp = tmp};
 
     TRI_TRY(tri_reduce_find(in, op, &m.fn));
-    if (n == 2 && nto == 2 && dtype == TRI_F32 && op == TRI_REDUCE_SUM && to[0] == from[0] && to[1] == from[1]) {
+    if (n == 2 && nto == 2 && dtype == TRI_F32 && op == TRI_REDUCE_SUM && to[0] == from[0] &&
+        to[1] == from[1]) {
         sum_f32_both((float *)to[0] + first, (float *)to[1] + first, count);
         return TRI_OK;
     }

@@ -16,7 +16,8 @@ static tri_status add(struct tri_rounds *r, struct tri_action a)
         return TRI_OK;
     if (r->nactions == r->action_cap) {
         int32_t cap = r->action_cap > 0 ? 2 * r->action_cap : 16;
-        void *p = tri_realloc(r->action, (size_t)cap, sizeof(*r->action), "actions of a collective");
+        void *p =
+            tri_realloc(r->action, (size_t)cap, sizeof(*r->action), "actions of a collective");
 
         if (p == NULL)
             return tri_fail(TRI_ERR_NOMEM, "cannot allocate %d actions of a collective", cap);
@@ -36,15 +37,13 @@ static tri_status send_part(struct tri_rounds *r, int peer, int64_t at, int64_t 
                                       .count = count});
 }
 
-static tri_status recv_part(struct tri_rounds *r, int peer, enum tri_area to, int64_t at, int64_t count)
+static tri_status recv_part(struct tri_rounds *r, int peer, enum tri_area to, int64_t at,
+                            int64_t count)
 {
     if (to == TRI_AREA_SCRATCH && at + count > r->scratch)
         r->scratch = at + count;
-    return add(r, (struct tri_action){.kind = TRI_ACT_RECV,
-                                      .peer = peer,
-                                      .to = to,
-                                      .to_at = at,
-                                      .count = count});
+    return add(r, (struct tri_action){
+                      .kind = TRI_ACT_RECV, .peer = peer, .to = to, .to_at = at, .count = count});
 }
 
 /* Receives a part from the start of the scratch on and reduces it into the data. */
@@ -93,7 +92,8 @@ static int wrap(int rank, int size)
 
 static tri_status append_reduce_scatter(int rank, int size, int64_t count, struct tri_rounds *out)
 {
-    /* In round s rank r passes block r-1-s to its right neighbour, so that block b is complete on rank b. */
+    /* In round s rank r passes block r-1-s to its right neighbour, so that block b is complete on
+     * rank b. */
     for (int s = 0; s < size - 1; s++) {
         int64_t at;
         int64_t n;
@@ -209,7 +209,8 @@ tri_status tri_rounds_halving(int rank, int size, int64_t count, struct tri_roun
     return complete(append_halving(rank, size, count, out), out);
 }
 
-/* Ranks beyond the largest power of two hand their data to a lower rank first and get the result at the end. */
+/* Ranks beyond the largest power of two hand their data to a lower rank first and get the result at
+ * the end. */
 static tri_status append_doubling(int rank, int size, int64_t count, struct tri_rounds *out)
 {
     int core = 1;
@@ -259,8 +260,10 @@ tri_status tri_rounds_barrier(int rank, int size, int64_t count, struct tri_roun
     return complete(append_barrier(rank, size, out), out);
 }
 
-/* v: rank counted from the root. v receives from v without its lowest set bit and serves the ranks below that bit. */
-static tri_status append_broadcast(int rank, int size, int root, int64_t count, struct tri_rounds *out)
+/* v: rank counted from the root. v receives from v without its lowest set bit and serves the ranks
+ * below that bit. */
+static tri_status append_broadcast(int rank, int size, int root, int64_t count,
+                                   struct tri_rounds *out)
 {
     int v = wrap(rank - root, size);
     int low = 1;

@@ -1,13 +1,14 @@
 /* Collective algorithms as data: rounds of SEND, RECV, REDUCE and COPY.
  *
- * A plan is made by a pure function of (rank, size, count) and says what one rank does. In a round all sends and
- * receives run at once; when they are complete, the local actions run in order. Ranks need not be in the same round.
- * Between two ranks messages arrive in the order in which they were sent, and each has the count that the receiver
- * expects, which the simulation (simulate.h) checks for all algorithms and 1..33 ranks.
+ * A plan is made by a pure function of (rank, size, count) and says what one rank does. In a round
+ * all sends and receives run at once; when they are complete, the local actions run in order. Ranks
+ * need not be in the same round. Between two ranks messages arrive in the order in which they were
+ * sent, and each has the count that the receiver expects, which the simulation (simulate.h) checks
+ * for all algorithms and 1..33 ranks.
  *
- * Sources: ring and recursive halving-doubling as in Thakur, Rabenseifner, Gropp, "Optimization of collective
- * communication operations in MPICH", 2005; here halving starts at distance 1, so that a sum over a power of two of
- * ranks is the binary tree over contiguous ranks: ((0+1)+(2+3))+... */
+ * Sources: ring and recursive halving-doubling as in Thakur, Rabenseifner, Gropp, "Optimization of
+ * collective communication operations in MPICH", 2005; here halving starts at distance 1, so that a
+ * sum over a power of two of ranks is the binary tree over contiguous ranks: ((0+1)+(2+3))+... */
 #ifndef TRI_COLLECTIVES_ROUNDS_H
 #define TRI_COLLECTIVES_ROUNDS_H
 
@@ -30,7 +31,8 @@ struct tri_action {
     int64_t count;          /* elements, never 0 */
 };
 
-/* SEND reads `from`, RECV writes `to`, COPY does both; REDUCE: to = lower rank's op higher rank's, of `from` and `to`. */
+/* SEND reads `from`, RECV writes `to`, COPY does both; REDUCE: to = lower rank's op higher rank's,
+ * of `from` and `to`. */
 struct tri_rounds {
     struct tri_action *action;
     int32_t *end; /* end[r]: index behind the last action of round r */
@@ -39,22 +41,28 @@ struct tri_rounds {
     int64_t scratch; /* elements of scratch that the plan needs */
 };
 
-/* Makes the plan of `rank` of `size` for `count` elements; what `count` means is said at each function. TRI_ERR_NOMEM. Local. */
+/* Makes the plan of `rank` of `size` for `count` elements; what `count` means is said at each
+ * function. TRI_ERR_NOMEM. Local. */
 typedef tri_status tri_rounds_make(int rank, int size, int64_t count, struct tri_rounds *out);
 
-/* All-reduce of count elements in place. Ring: any size. Halving: size a power of two, fixed tree. Doubling: any size, the
- * fixed tree when size is a power of two; for few elements. Bits are equal on all ranks. */
+/* All-reduce of count elements in place. Ring: any size. Halving: size a power of two, fixed tree.
+ * Doubling: any size, the fixed tree when size is a power of two; for few elements. Bits are equal
+ * on all ranks. */
 tri_rounds_make tri_rounds_ring, tri_rounds_halving, tri_rounds_doubling;
-/* Parts of the ring: block b of tri_rounds_block() ends, summed, on rank b; and blocks are spread to all ranks. */
+/* Parts of the ring: block b of tri_rounds_block() ends, summed, on rank b; and blocks are spread
+ * to all ranks. */
 tri_rounds_make tri_rounds_reduce_scatter, tri_rounds_gather_blocks;
 /* All-gather of size * count elements; rank r's part is in place at r * count. Ring. */
 tri_rounds_make tri_rounds_allgather;
-/* One token to and from everybody within ceil(log2(size)) rounds (dissemination); count is ignored; data and scratch: 1 element. */
+/* One token to and from everybody within ceil(log2(size)) rounds (dissemination); count is ignored;
+ * data and scratch: 1 element. */
 tri_rounds_make tri_rounds_barrier;
 /* From root to all, binomial tree. */
-tri_status tri_rounds_broadcast(int rank, int size, int root, int64_t count, struct tri_rounds *out) TRI_CHECKED;
+tri_status tri_rounds_broadcast(int rank, int size, int root, int64_t count,
+                                struct tri_rounds *out) TRI_CHECKED;
 
-/* Cuts count elements into size nearly equal blocks, the larger ones first; block b is [*first, *first + *n). Local. */
+/* Cuts count elements into size nearly equal blocks, the larger ones first; block b is [*first,
+ * *first + *n). Local. */
 void tri_rounds_block(int64_t count, int size, int b, int64_t *first, int64_t *n);
 
 void tri_rounds_finish(struct tri_rounds *r);

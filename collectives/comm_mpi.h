@@ -1,0 +1,19 @@
+/* A communicator over MPI point-to-point messages: rounds (rounds.h) of MPI_Isend and MPI_Irecv.
+ *
+ * Sums: few elements by recursive doubling; more by halving and doubling when the size is a power
+ * of two, else by the ring. Calls make no allocation once each count has been seen. */
+#ifndef TRI_COLLECTIVES_COMM_MPI_H
+#define TRI_COLLECTIVES_COMM_MPI_H
+
+#include "runtime/exec/comm.h"
+
+/* Duplicates *mpi_comm (a pointer to an MPI_Comm, which stays the caller's). name is copied;
+ * timeout_ms < 0: no deadline. Collective. */
+tri_status tri_comm_mpi_create(const void *mpi_comm, const char *name, int64_t timeout_ms,
+                               struct tri_comm **out) TRI_CHECKED;
+
+/* Largest message in bytes, at most 2^30 (the default); longer ones are cut. Same on all ranks:
+ * bytes. */
+void tri_comm_mpi_set_chunk(struct tri_comm *c, size_t bytes);
+
+#endif

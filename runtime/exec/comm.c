@@ -1,0 +1,127 @@
+/* Forwarders of the communicator table, and what is built from its calls: sharing a failure,
+ * comparing data. */
+#include "runtime/exec/comm.h"
+
+#include "runtime/core/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MESSAGE_BYTES = 1024,    /* of a shared failure */
+    COMPARE_BYTES = 1 << 16, /* piece of data compared at a time */
+    HOST_BYTES = 64
+};
+
+int tri_comm_rank(const struct tri_comm *c)
+{
+    return c != NULL ? c->rank : 0;
+}
+
+int tri_comm_size(const struct tri_comm *c)
+{
+    return c != NULL ? c->size : 1;
+}
+
+tri_status tri_comm_allreduce(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
+                              enum tri_reduce op, bool fixed_tree)
+{
+    return c != NULL ? c->ops->allreduce(c, buf, count, dtype, op, fixed_tree) : TRI_OK;
+}
+
+tri_status tri_comm_broadcast(struct tri_comm *c, void *buf, size_t bytes, int root)
+{
+    return c != NULL ? c->ops->broadcast(c, buf, bytes, root) : TRI_OK;
+}
+
+tri_status tri_comm_allgather(struct tri_comm *c, const void *send, size_t bytes, void *recv)
+{
+    if (c != NULL)
+        return c->ops->allgather(c, send, bytes, recv);
+    if (bytes > 0)
+        memmove(recv, send, bytes);
+    return TRI_OK;
+}
+
+tri_status tri_comm_barrier(struct tri_comm *c)
+{
+    return c != NULL ? c->ops->barrier(c) : TRI_OK;
+}
+
+void tri_comm_destroy(struct tri_comm *c)
+{
+    if (c != NULL)
+        c->ops->destroy(c);
+}
+
+/* This rank's message as the others shall read it. */
+static void sign_message(const struct tri_comm *c, char text[MESSAGE_BYTES])
+{
+    char host[HOST_BYTES] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    (void)snprintf(text, MESSAGE_BYTES, "rank %d on %s: %s", c->rank, host, tri_error_text());
+}
+
+tri_status tri_comm_agree(struct tri_comm *c, tri_status mine)
+{
+    char text[MESSAGE_BYTES] = "";
+    int64_t worst[2];
+
+    if (tri_comm_size(c) == 1)
+        return mine;
+    /* The largest code, and the lowest failing rank as the largest negative. */
+    worst[0] = mine;
+    worst[1] = mine != TRI_OK ? -(int64_t)c->rank : -(int64_t)c->size;
+    if (mine != TRI_OK)
+        sign_message(c, text);
+    TRI_TRY(tri_comm_allreduce(c, worst, 2, TRI_I64, TRI_REDUCE_MAX, false));
+    if (worst[0] == TRI_OK)
+        return TRI_OK;
+    TRI_TRY(tri_comm_broadcast(c, text, sizeof(text), (int)-worst[1]));
+    text[sizeof(text) - 1] = '\0';
+    tri_error_set(text);
+    return (tri_status)worst[0];
+}
+
+/* *equal: the data of this rank is that of rank 0, which is `bytes0` long. */
+static tri_status compare(struct tri_comm *c, const unsigned char *data, size_t bytes,
+                          size_t bytes0, bool *equal)
+{
+    tri_status st = TRI_OK;
+    unsigned char *piece = tri_calloc(1, COMPARE_BYTES, "piece of compared data");
+
+    st = tri_comm_agree(
+        c, piece != NULL ? TRI_OK
+                         : tri_fail(TRI_ERR_NOMEM, "cannot allocate %d bytes", COMPARE_BYTES));
+    *equal = bytes == bytes0;
+    for (size_t at = 0; st == TRI_OK && at < bytes0; at += COMPARE_BYTES) {
+        size_t now = bytes0 - at < COMPARE_BYTES ? bytes0 - at : COMPARE_BYTES;
+
+        if (c->rank == 0)
+            memcpy(piece, data + at, now);
+        st = tri_comm_broadcast(c, piece, now, 0);
+        if (st == TRI_OK && *equal)
+            *equal = memcmp(piece, data + at, now) == 0;
+    }
+    tri_free(piece);
+    return st;
+}
+
+tri_status tri_comm_same(struct tri_comm *c, const void *data, size_t bytes, const char *what)
+{
+    uint64_t bytes0 = bytes;
+    bool equal = true;
+    int64_t first;
+
+    if (tri_comm_size(c) == 1)
+        return TRI_OK;
+    TRI_TRY(tri_comm_broadcast(c, &bytes0, sizeof(bytes0), 0));
+    TRI_TRY(compare(c, data, bytes, (size_t)bytes0, &equal));
+    first = equal ? c->size : c->rank;
+    TRI_TRY(tri_comm_allreduce(c, &first, 1, TRI_I64, TRI_REDUCE_MIN, false));
+    if (first == c->size)
+        return TRI_OK;
+    return tri_fail(TRI_ERR_USAGE, "%s of rank %d differs from that of rank 0", what, (int)first);
+}
