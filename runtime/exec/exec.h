@@ -9,6 +9,7 @@
 #include "runtime/exec/comm.h"
 #include "runtime/plan/program.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Arenas of a run: the persistent one for all programs, step and exchange as large as the largest program needs. */
@@ -42,11 +43,17 @@ tri_status tri_exec_create(struct tri_program *program, struct tri_memory *memor
                            struct tri_comm *const comms[TRI_AXIS_COUNT], struct tri_exec **out) TRI_CHECKED;
 void tri_exec_destroy(struct tri_exec *x);
 
-/* One step. Collective when the program has collectives. */
+/* One step. Collective when the program has collectives. A failure stays: later calls return it again. After one, an engine may still be
+ * inside a collective until that one's deadline; tri_exec_destroy waits for it. */
 tri_status tri_exec_run(struct tri_exec *x) TRI_CHECKED;
 void tri_exec_times(const struct tri_exec *x, struct tri_exec_times *out);
 /* Spans of the next run are recorded into span[program->ninstr] (borrowed); NULL ends it. */
 void tri_exec_trace(struct tri_exec *x, struct tri_exec_span *span);
+
+/* For tests, between steps. Jitter: every thread sleeps up to max_us (below 1000000; 0: not) at random before each instruction and around
+ * collectives, from its own stream of `seed`. Poison: temporaries and bucket parts are filled with NaN after each step. Local. */
+void tri_exec_jitter(struct tri_exec *x, uint64_t seed, int max_us);
+void tri_exec_poison(struct tri_exec *x, bool on);
 
 /* Address of a value: persistent ones any time, outputs after a run. */
 void *tri_exec_value(const struct tri_exec *x, tri_vid v);

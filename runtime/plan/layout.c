@@ -87,8 +87,9 @@ tri_status tri_layout_place(struct tri_layout *l, const char *name, size_t bytes
         l->used++;
     }
     if (e->bytes != bytes)
-        return tri_fail(TRI_ERR_INTERNAL, "layout: \"%s\" has %zu bytes, but %zu in an earlier program",
-                        name, bytes, e->bytes);
+        return tri_fail(TRI_ERR_INTERNAL,
+                        "layout: \"%s\" has %zu bytes, but %zu in an earlier program", name, bytes,
+                        e->bytes);
     *offset = e->offset;
     return TRI_OK;
 }

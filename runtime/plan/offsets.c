@@ -1,8 +1,10 @@
-/* Lowest-fit placement of blocks by liveness ("best fit with coalescing" of offline dynamic storage allocation; the orders follow
- * Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020, section 5).
+/* Lowest-fit placement of blocks by liveness ("best fit with coalescing" of offline dynamic storage
+ * allocation; the orders follow Pisarchyk and Lee, "Efficient memory management for deep neural net
+ * inference", 2020, section 5).
  *
- * The neighbours of a block are those whose lifetimes meet its own. They are found in an array sorted by first position,
- * in chunks that know their largest last position, so that a chunk that ended before costs one comparison. */
+ * The neighbours of a block are those whose lifetimes meet its own. They are found in an array
+ * sorted by first position, in chunks that know their largest last position, so that a chunk that
+ * ended before costs one comparison. */
 #include "runtime/plan/offsets.h"
 
 #include "runtime/core/memory.h"
@@ -25,11 +27,11 @@ struct item {
 };
 
 struct placer {
-    struct item *item;     /* n, sorted by first position */
-    uint32_t *chunk_last;  /* largest last position of each chunk of items */
-    int32_t *order;        /* n item indices */
-    struct span *busy;     /* n: scratch for the neighbours of one block */
-    size_t *best;          /* n: offsets of the best order so far, by item */
+    struct item *item;    /* n, sorted by first position */
+    uint32_t *chunk_last; /* largest last position of each chunk of items */
+    int32_t *order;       /* n item indices */
+    struct span *busy;    /* n: scratch for the neighbours of one block */
+    size_t *best;         /* n: offsets of the best order so far, by item */
     int n;
 };
 

@@ -14,10 +14,10 @@ struct tri_block {
     size_t offset; /* result */
 };
 
-/* Sets every offset so that blocks whose lifetimes meet do not overlap. *arena_bytes: the size needed; *live_bytes: the
- * largest sum of blocks needed at one position, the lower bound of any arena. Several orders of lowest-fit
- * placement are tried until one comes within 2 % of the bound; the best is kept. The result depends on the input
- * alone. Local. */
+/* Sets every offset so that blocks whose lifetimes meet do not overlap. *arena_bytes: the size
+ * needed; *live_bytes: the largest sum of blocks needed at one position, the lower bound of any
+ * arena. Several orders of lowest-fit placement are tried until one comes within 2 % of the bound;
+ * the best is kept. The result depends on the input alone. Local. */
 tri_status tri_plan_offsets(struct tri_block *block, int n, size_t *arena_bytes,
                             size_t *live_bytes) TRI_CHECKED;
 

@@ -83,6 +83,8 @@ struct tri_plan_summary {
     int64_t instrs, collectives;
 };
 void tri_plan_summarise(const struct tri_program *p, struct tri_plan_summary *out);
+/* Work of one instruction: operations and bytes of inputs and outputs; for a collective no operations and the bytes of its payload. Local. */
+void tri_plan_cost(const struct tri_program *p, const struct tri_instr *in, double *flops, double *bytes);
 
 TRI_END_DECLS
 #endif

@@ -1,12 +1,13 @@
 /* schedule: from an ordered graph to streams of instructions with the fewest waits.
  *
- * Ops that move no data (RESHAPE, PACK, VIEW) give no instruction; the values they connect are one group of memory, and
- * dependences between streams are those between the instructions that touch a group. A collective is put right
- * after the last instruction that touched its group, so it starts as soon as its input is ready, and the list is
- * a pure function of the graph. With overlap off the list is the same and the compute stream waits for each
- * collective at once.
+ * Ops that move no data (RESHAPE, PACK, VIEW) give no instruction; the values they connect are one
+ * group of memory, and dependences between streams are those between the instructions that touch a
+ * group. A collective is put right after the last instruction that touched its group, so it starts
+ * as soon as its input is ready, and the list is a pure function of the graph. With overlap off the
+ * list is the same and the compute stream waits for each collective at once.
  *
- * Waits are minimal: each stream carries a vector clock (Fidge 1988, Mattern 1989) of what it knows to be complete. */
+ * Waits are minimal: each stream carries a vector clock (Fidge 1988, Mattern 1989) of what it knows
+ * to be complete. */
 #include "runtime/plan/program.h"
 
 #include "runtime/core/memory.h"
@@ -16,10 +17,12 @@
 
 struct scheduler {
     struct tri_program *p;
-    int32_t *group;     /* by value: union-find parent through ops without kernels */
-    int32_t *order;     /* ops in the order of the instructions */
-    int32_t *comm_key;  /* by op: a collective follows this compute instruction (counted from 0, -1: none) */
-    uint32_t (*touch)[TRI_STREAM_COUNT]; /* by group: last instruction of each stream that touched it */
+    int32_t *group;    /* by value: union-find parent through ops without kernels */
+    int32_t *order;    /* ops in the order of the instructions */
+    int32_t *comm_key; /* by op: a collective follows this compute instruction (counted from 0, -1:
+                          none) */
+    uint32_t (
+        *touch)[TRI_STREAM_COUNT]; /* by group: last instruction of each stream that touched it */
     uint32_t (*clock)[TRI_STREAM_COUNT]; /* by instruction: complete once it is complete */
     int32_t *at[TRI_STREAM_COUNT];       /* instruction of a stream's number (from 1) */
 };
@@ -67,7 +70,8 @@ static void mark(struct scheduler *s, int32_t *last, const tri_vid *v, int n, in
             last[find_group(s->group, v[i])] = key;
 }
 
-/* Fills s->order with all ops that become instructions; returns their number. Collectives with equal keys keep graph order. */
+/* Fills s->order with all ops that become instructions; returns their number. Collectives with
+ * equal keys keep graph order. */
 static tri_status order_ops(struct scheduler *s, int *count)
 {
     const struct tri_graph *g = s->p->graph;
@@ -92,7 +96,8 @@ static tri_status order_ops(struct scheduler *s, int *count)
         mark(s, last, op->in, op->nin, s->comm_key[o]);
         mark(s, last, op->out, op->nout, s->comm_key[o]);
     }
-    for (int o = g->nop - 1; o >= 0; o--) { /* lists of the collectives behind each key, in graph order */
+    for (int o = g->nop - 1; o >= 0;
+         o--) { /* lists of the collectives behind each key, in graph order */
         if (tri_op_info(g->op[o].kind)->comm) {
             next[o] = head[s->comm_key[o] + 1];
             head[s->comm_key[o] + 1] = o + 1;
@@ -123,7 +128,8 @@ static void join_clock(uint32_t into[TRI_STREAM_COUNT], const uint32_t other[TRI
         into[t] = other[t] > into[t] ? other[t] : into[t];
 }
 
-/* Numbers instruction i, and makes it wait for what `need` asks and its stream does not know yet. */
+/* Numbers instruction i, and makes it wait for what `need` asks and its stream does not know yet.
+ */
 static void link_instr(struct scheduler *s, int i, uint32_t need[TRI_STREAM_COUNT])
 {
     struct tri_program *p = s->p;
@@ -144,7 +150,8 @@ static void link_instr(struct scheduler *s, int i, uint32_t need[TRI_STREAM_COUN
     clock[in->stream] = in->seq;
 }
 
-static void gather_needs(struct scheduler *s, const tri_vid *v, int n, uint32_t need[TRI_STREAM_COUNT])
+static void gather_needs(struct scheduler *s, const tri_vid *v, int n,
+                         uint32_t need[TRI_STREAM_COUNT])
 {
     for (int i = 0; i < n; i++)
         if (v[i] != TRI_NONE)
@@ -161,7 +168,8 @@ static void note_touch(struct scheduler *s, const tri_vid *v, int n, const struc
 static tri_status emit(struct scheduler *s, int n, struct tri_signatures *kernels, bool overlap)
 {
     struct tri_program *p = s->p;
-    uint32_t issued[TRI_STREAM_COUNT] = {0}; /* collectives that compute must wait for when overlap is off */
+    uint32_t issued[TRI_STREAM_COUNT] = {
+        0}; /* collectives that compute must wait for when overlap is off */
 
     for (int i = 0; i < n; i++) {
         const struct tri_op *op = &p->graph->op[s->order[i]];
@@ -207,7 +215,8 @@ static tri_status init_scheduler(struct scheduler *s, struct tri_program *p)
         ok = ok && s->at[t] != NULL;
     }
     if (!ok)
-        return tri_fail(TRI_ERR_NOMEM, "schedule: cannot allocate tables for %d ops", p->graph->nop);
+        return tri_fail(TRI_ERR_NOMEM, "schedule: cannot allocate tables for %d ops",
+                        p->graph->nop);
     return TRI_OK;
 }
 
@@ -222,8 +231,8 @@ static void finish_scheduler(struct scheduler *s)
         tri_free(s->at[t]);
 }
 
-tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_ops *const *table, int nthreads,
-                             bool overlap, struct tri_program **out)
+tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_ops *const *table,
+                             int nthreads, bool overlap, struct tri_program **out)
 {
     tri_status st = TRI_OK;
     struct scheduler s = {0};

@@ -1,4 +1,5 @@
-/* Sharing of prepared kernels: an unrolled step repeats each signature once a grain, and preparing is slow. */
+/* Sharing of prepared kernels: an unrolled step repeats each signature once a grain, and preparing
+ * is slow. */
 #include "runtime/plan/signature.h"
 
 #include "runtime/core/memory.h"
@@ -151,7 +152,8 @@ static tri_status reserve(struct tri_signatures *s)
     return TRI_OK;
 }
 
-static tri_status prepare(struct tri_signatures *s, const struct tri_op *op, struct tri_kernel **out)
+static tri_status prepare(struct tri_signatures *s, const struct tri_op *op,
+                          struct tri_kernel **out)
 {
     struct tri_kernel_desc d = {
         .kind = op->kind,
@@ -169,7 +171,8 @@ static tri_status prepare(struct tri_signatures *s, const struct tri_op *op, str
         return TRI_OK;
     strncpy(text, tri_error_text(), sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    return tri_fail(st, "op \"%s\" (%s): %s", op->name != NULL ? op->name : "", tri_op_name(op->kind), text);
+    return tri_fail(st, "op \"%s\" (%s): %s", op->name != NULL ? op->name : "",
+                    tri_op_name(op->kind), text);
 }
 
 tri_status tri_signatures_kernel(struct tri_signatures *s, const struct tri_op *op, int32_t *kernel)

@@ -9,7 +9,7 @@ struct tri_signatures {
     struct tri_program *program;
     const struct tri_kernel_ops *const *table;
     int nthreads;
-    struct tri_pool pool;  /* signature bytes */
+    struct tri_pool pool; /* signature bytes */
     struct tri_signature_slot *slot;
     size_t cap;            /* power of two, at most half used */
     int kernel_cap;        /* allocated entries of program->kernel */
@@ -21,7 +21,9 @@ struct tri_signatures {
 tri_status tri_signatures_init(struct tri_signatures *s, struct tri_program *program,
                                const struct tri_kernel_ops *const *table, int nthreads) TRI_CHECKED;
 void tri_signatures_finish(struct tri_signatures *s);
-/* Index in program->kernel of the kernel for op, prepared at its first use. The message of a failure names the op. Local. */
-tri_status tri_signatures_kernel(struct tri_signatures *s, const struct tri_op *op, int32_t *kernel) TRI_CHECKED;
+/* Index in program->kernel of the kernel for op, prepared at its first use. The message of a
+ * failure names the op. Local. */
+tri_status tri_signatures_kernel(struct tri_signatures *s, const struct tri_op *op,
+                                 int32_t *kernel) TRI_CHECKED;
 
 #endif

@@ -1,0 +1,164 @@
+/* memory: a place for every value.
+ *
+ * Persistent storages go to the layout by name; what a collective touches gets an exchange place of
+ * its own, since only waits order it; all else is placed in the step arena by its lifetime over the
+ * positions of the compute stream, and so is the scratch of each instruction. */
+#include "runtime/plan/program.h"
+
+#include "runtime/core/memory.h"
+#include "runtime/plan/offsets.h"
+#include "runtime/plan/storage.h"
+
+#include <stdio.h>
+
+enum { NAME_BYTES = 512 };
+
+/* Places of the storages, by root value. */
+struct planner {
+    struct tri_program *p;
+    struct tri_storage_map map;
+    struct tri_place *root;  /* by value, for roots */
+    struct tri_block *block; /* storages of the step arena, then scratch of instructions */
+    int32_t *owner;          /* by block: root value, or -1 - instruction */
+    int nblock;
+    int32_t nstorage;
+};
+
+static const char *role_prefix(enum tri_role role)
+{
+    switch (role) {
+    case TRI_ROLE_INPUT:
+        return "input";
+    case TRI_ROLE_PARAM:
+        return "param";
+    case TRI_ROLE_STATE:
+        return "state";
+    default:
+        return "output";
+    }
+}
+
+static tri_status place_persistent(struct planner *pl, tri_vid root, struct tri_layout *layout)
+{
+    const struct tri_storage *s = &pl->map.storage[root];
+    const struct tri_value *keeper = &pl->p->graph->value[s->keeper];
+    struct tri_place *place = &pl->root[root];
+    char name[NAME_BYTES];
+    int n;
+
+    if (keeper->role != TRI_ROLE_OUTPUT && tri_value_bytes(keeper) != s->bytes)
+        return tri_fail(TRI_ERR_INTERNAL, "memory: \"%s\" is a piece of another value",
+                        keeper->name);
+    n = snprintf(name, sizeof(name), "%s/%s", role_prefix(keeper->role), keeper->name);
+    if (n < 0 || n >= NAME_BYTES)
+        return tri_fail(TRI_ERR_USAGE, "memory: the name \"%.64s...\" is longer than %d bytes",
+                        keeper->name, NAME_BYTES);
+    place->arena = TRI_ARENA_PERSISTENT;
+    return tri_layout_place(layout, name, s->bytes, &place->offset);
+}
+
+static void add_block(struct planner *pl, size_t bytes, uint32_t first, uint32_t last,
+                      int32_t owner)
+{
+    if (bytes == 0)
+        return;
+    pl->block[pl->nblock] = (struct tri_block){
+        .bytes = tri_round_up(bytes, TRI_ALIGN_BYTES), .first = first, .last = last};
+    pl->owner[pl->nblock++] = owner;
+}
+
+/* Gives each storage its arena; step storages become blocks, the others their final place. */
+static tri_status place_storages(struct planner *pl, struct tri_layout *layout)
+{
+    struct tri_program *p = pl->p;
+
+    for (int v = 0; v < p->graph->nvalue; v++) {
+        const struct tri_storage *s = &pl->map.storage[v];
+        struct tri_place *place = &pl->root[v];
+
+        if (pl->map.parent[v] != v)
+            continue;
+        if (s->keeper == TRI_NONE && !s->written) {
+            place->storage = TRI_NONE;
+            continue;
+        }
+        place->storage = pl->nstorage++;
+        if (s->keeper != TRI_NONE && s->exchange) {
+            return tri_fail(TRI_ERR_INTERNAL,
+                            "memory: a collective works on \"%s\", which is persistent",
+                            p->graph->value[s->keeper].name);
+        } else if (s->keeper != TRI_NONE) {
+            TRI_TRY(place_persistent(pl, v, layout));
+        } else if (s->exchange) {
+            place->arena = TRI_ARENA_EXCHANGE;
+            place->offset = p->arena_bytes[TRI_ARENA_EXCHANGE];
+            p->arena_bytes[TRI_ARENA_EXCHANGE] += tri_round_up(s->bytes, TRI_ALIGN_BYTES);
+        } else {
+            place->arena = TRI_ARENA_STEP;
+            add_block(pl, s->bytes, s->first, s->last, v);
+        }
+    }
+    return TRI_OK;
+}
+
+static tri_status place_blocks(struct planner *pl)
+{
+    struct tri_program *p = pl->p;
+
+    for (int i = 0; i < p->ninstr; i++)
+        if (p->instr[i].kernel != TRI_NONE)
+            add_block(pl, p->kernel[p->instr[i].kernel]->scratch_bytes, p->instr[i].seq,
+                      p->instr[i].seq, -1 - i);
+    TRI_TRY(
+        tri_plan_offsets(pl->block, pl->nblock, &p->arena_bytes[TRI_ARENA_STEP], &p->live_bytes));
+    for (int b = 0; b < pl->nblock; b++) {
+        if (pl->owner[b] >= 0)
+            pl->root[pl->owner[b]].offset = pl->block[b].offset;
+        else
+            p->instr[-1 - pl->owner[b]].scratch_offset = pl->block[b].offset;
+    }
+    return TRI_OK;
+}
+
+/* From roots to all values. */
+static void spread_places(struct planner *pl)
+{
+    for (int v = 0; v < pl->p->graph->nvalue; v++) {
+        size_t at;
+        tri_vid root = tri_storage_root(&pl->map, v, &at);
+
+        pl->p->place[v] = pl->root[root];
+        pl->p->place[v].offset += at;
+    }
+}
+
+tri_status tri_plan_memory(struct tri_program *p, struct tri_layout *layout)
+{
+    size_t nvalue = (size_t)p->graph->nvalue + 1, nblock = nvalue + (size_t)p->ninstr;
+    struct planner pl = {.p = p};
+    struct tri_place *place = tri_calloc(nvalue, sizeof(*place), "places");
+    tri_status st = TRI_OK;
+
+    pl.root = tri_calloc(nvalue, sizeof(*pl.root), "places");
+    pl.block = tri_calloc(nblock, sizeof(*pl.block), "blocks");
+    pl.owner = tri_calloc(nblock, sizeof(*pl.owner), "blocks");
+    if (place == NULL || pl.root == NULL || pl.block == NULL || pl.owner == NULL) {
+        tri_free(place);
+        st = tri_fail(TRI_ERR_NOMEM, "memory: cannot allocate tables for %zu values", nvalue);
+        goto finish;
+    }
+    tri_free(p->place);
+    p->place = place;
+    p->arena_bytes[TRI_ARENA_EXCHANGE] = 0;
+    TRI_TRY_GOTO(st, tri_storage_build(&pl.map, p), finish);
+    TRI_TRY_GOTO(st, place_storages(&pl, layout), finish);
+    TRI_TRY_GOTO(st, place_blocks(&pl), finish);
+    spread_places(&pl);
+    p->arena_bytes[TRI_ARENA_PERSISTENT] = tri_layout_bytes(layout);
+finish:
+    tri_storage_finish(&pl.map);
+    tri_free(pl.root);
+    tri_free(pl.block);
+    tri_free(pl.owner);
+    return st;
+}
