@@ -1,0 +1,37 @@
+/* The communicators of a job, one for each purpose and thread, and its topology. */
+#ifndef TRI_COLLECTIVES_WORLD_H
+#define TRI_COLLECTIVES_WORLD_H
+
+#include "collectives/topology.h"
+#include "runtime/exec/comm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tri_world {
+    struct tri_topology topology;
+    struct tri_comm *control;  /* main thread: agreements, metrics */
+    struct tri_comm *exchange; /* engine thread: gradients */
+    struct tri_comm *io;       /* I/O thread: checkpoints, datasets */
+};
+
+struct tri_world_cfg {
+    int64_t timeout_ms; /* deadline of each call; < 0: none */
+    bool no_shared;     /* never shared memory */
+};
+
+/* *mpi_comm: the ranks of the job, an MPI_Comm; duplicated, stays the caller's. cfg NULL: 600 s,
+ * shared memory where possible. Collective. */
+tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cfg,
+                            struct tri_world **out) TRI_CHECKED;
+/* Collective. Accepts NULL. */
+void tri_world_destroy(struct tri_world *w);
+
+/* One communicator of the transport that suits: self for one rank, shared memory when all ranks are
+ * on one node and /dev/shm has room, else MPI. Collective. */
+tri_status tri_world_connect(const void *mpi_comm, const struct tri_topology *topology,
+                             const char *name, const struct tri_world_cfg *cfg,
+                             struct tri_comm **out) TRI_CHECKED;
+
+#endif

@@ -1,0 +1,64 @@
+/* Launches the cases of mp_comm.c. */
+#include "launch.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+static void expect_good(const char *name, int ranks)
+{
+    char command[512];
+
+    (void)snprintf(command, sizeof(command), "%s %s", MP_WORKER, name);
+    cr_expect_eq(launch_ranks("", ranks, command), 0, "%s on %d ranks", name, ranks);
+}
+
+Test(comm, sums_are_exact)
+{
+    static const int ranks[] = {1, 2, 3, 4, 5, 8};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+        expect_good("allreduce", ranks[i]);
+}
+
+Test(comm, trees_have_equal_bits_on_every_transport)
+{
+    for (int n = 1; n <= 8; n *= 2)
+        expect_good("tree", n);
+    expect_good("tree_refused", 3);
+}
+
+Test(comm, cut_messages_change_nothing)
+{
+    expect_good("chunks", 2);
+    expect_good("chunks", 3);
+}
+
+Test(comm, two_threads_with_two_communicators_do_not_mix)
+{
+    expect_good("threads", 2);
+    expect_good("threads", 4);
+}
+
+Test(comm, data_moves_to_everybody)
+{
+    expect_good("moves", 1);
+    expect_good("moves", 5);
+}
+
+Test(comm, failures_and_differences_are_shared)
+{
+    expect_good("agree", 1);
+    expect_good("agree", 3);
+}
+
+Test(comm, deadlines_name_the_late_rank)
+{
+    expect_good("deadline", 2);
+    expect_good("deadline", 4);
+}
+
+Test(comm, world_has_its_communicators)
+{
+    expect_good("world", 1);
+    expect_good("world", 2);
+}
