@@ -57,6 +57,11 @@ fail:
     return st;
 }
 
+void tri_world_set_timeout(struct tri_world *w, int64_t timeout_ms)
+{
+    w->control->timeout_ms = w->exchange->timeout_ms = w->io->timeout_ms = timeout_ms;
+}
+
 void tri_world_destroy(struct tri_world *w)
 {
     if (w == NULL)

@@ -25,6 +25,8 @@ struct tri_world_cfg {
  * shared memory where possible. Collective. */
 tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cfg,
                             struct tri_world **out) TRI_CHECKED;
+/* A new deadline for all communicators. Local. */
+void tri_world_set_timeout(struct tri_world *w, int64_t timeout_ms);
 /* Collective. Accepts NULL. */
 void tri_world_destroy(struct tri_world *w);
 
