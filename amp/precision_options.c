@@ -1,0 +1,40 @@
+/* The rows of section precision. */
+#include "amp/precision_options.h"
+
+#include <stddef.h>
+
+#define AT(field) offsetof(struct tri_precision_options, field)
+const struct tri_opt tri_precision_rows[] = {
+    {"precision.compute", TRI_OPT_ENUM, AT(compute), "fp32", "fp32|tf32|bf16|fp16",
+     "type that products and activations are computed in (only fp32 yet)", NULL},
+    {"precision.keep_fp32", TRI_OPT_STRINGS, AT(keep_fp32), "null", NULL,
+     "patterns of layer names that stay in fp32; without effect when compute is fp32", NULL},
+    {"precision.loss_scale.initial", TRI_OPT_DOUBLE, AT(loss_scale.initial), "65536", "[1, inf)",
+     "first loss scale of fp16", NULL},
+    {"precision.loss_scale.growth_interval", TRI_OPT_INT, AT(loss_scale.growth_interval), "2000",
+     "[1, inf)", "steps without overflow before the loss scale grows", NULL},
+    {"precision.loss_scale.factor", TRI_OPT_DOUBLE, AT(loss_scale.factor), "2", "(1, inf)",
+     "the loss scale grows and shrinks by this factor", NULL},
+    {"precision.loss_scale.floor", TRI_OPT_DOUBLE, AT(loss_scale.floor), "1", "(0, inf)",
+     "the loss scale never goes below; overflow at the floor fails the run", NULL},
+    {"precision.check_every", TRI_OPT_INT, AT(check_every), "0", "[0, inf)",
+     "steps between comparisons with an fp32 step; 0: never (only 0 yet)", NULL},
+    {"precision.check_bound", TRI_OPT_DOUBLE, AT(check_bound), "0.1", "(0, inf)",
+     "largest relative error of the gradient that such a comparison accepts", NULL},
+    {"precision.check_action", TRI_OPT_ENUM, AT(check_action), "warn", "warn|restore",
+     "what a larger error does: a warning, or back to the last checkpoint", NULL},
+};
+const size_t tri_precision_row_count = sizeof(tri_precision_rows) / sizeof(tri_precision_rows[0]);
+#undef AT
+
+tri_status tri_precision_options_check(const struct tri_precision_options *precision)
+{
+    if (precision->compute != TRI_COMPUTE_FP32)
+        return tri_fail(TRI_ERR_USAGE, "'precision.compute' %s is not available yet: only fp32 is",
+                        tri_opt_choice("fp32|tf32|bf16|fp16", precision->compute));
+    if (precision->check_every != 0)
+        return tri_fail(TRI_ERR_USAGE,
+                        "'precision.check_every' %lld is not available yet: only 0 is",
+                        (long long)precision->check_every);
+    return TRI_OK;
+}
