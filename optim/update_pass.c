@@ -29,10 +29,7 @@ static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec 
     in[0] = stats;
     in[1] = g->counters;
     scalars = tri_graph_op1(g, TRI_OP_CONTROL, "control", in, n, &attrs);
-    if (scalars != TRI_NONE) {
-        g->value[scalars].role = TRI_ROLE_OUTPUT;
-        g->value[scalars].name = "scalars";
-    }
+    tri_graph_output(g, scalars, "scalars");
     return scalars;
 }
 

@@ -65,8 +65,8 @@ struct tri_op;
  *   AVGPOOL           x [B,H,W,C]                    -> y [B,C]                   over all positions
  *   AVGPOOL_GRAD      dy [B,C]                       -> dx                        attrs.window.h, .w
  *  memory
- *   RESHAPE           x                              -> y = x                     attrs.reshape
- *   PACK              parts...                       -> flat [n]                  parts are written in place inside flat, each at a multiple of 64 bytes
+ *   RESHAPE           x                              -> y = x                     attrs.view.shape
+ *   PACK              parts...                       -> flat [n]                  parts are written in place inside flat, each at a multiple of 64 bytes (tri_pack_next); n: to the end of the last
  *   VIEW              flat                           -> part = flat at attrs.view.offset elements
  *  collectives
  *   ALLREDUCE         x                              -> y = x                     sum over attrs.comm.axis
@@ -232,20 +232,31 @@ struct tri_op_info {
     bool side_effect;        /* never pruned */
     bool no_kernel;          /* moves no data: RESHAPE, PACK, VIEW */
     bool comm;               /* a collective, run by the engine */
-    /* Checks the inputs and sets dtype and shape of output o for all o in op->out slots. Writes the message on failure. Mandatory.
-     * out_dtype, out_shape have nout entries. */
+    uint32_t diff_out;       /* bit o: a gradient flows through output o; the others are constants to the backward pass */
+    /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input, what it needs) on failure. Mandatory. out_dtype,
+     * out_shape have nout entries; ndim < 0: an optional output that does not exist for these inputs. */
     tri_status (*infer)(const struct tri_graph *g, const struct tri_op *op, enum tri_dtype *out_dtype,
                         struct tri_shape *out_shape);
     /* Appends backward ops. dout[o]: gradient of output o or TRI_NONE; din[i]: set to the gradient of input i where need[i], else
-     * left TRI_NONE. NULL: the op has no gradient (its float inputs must not need one). acc[i]: a gradient of input i that already exists and that
-     * the op may add to through its own acc input (then din[i] is the sum and *acc_used bit i is set), else TRI_NONE. */
+     * left TRI_NONE. NULL: the op has no gradient (its float inputs must not need one). acc[i]: a gradient of input i that already exists and whose
+     * memory the op may take over through its own acc input (then din[i] is the sum and *acc_used bit i is set), else TRI_NONE. A loss op (the
+     * producer of loss_stats) is called without upstream gradient. din[i] may differ from the input in shape, not in size. */
     tri_status (*grad)(struct tri_graph *g, int32_t op, const int32_t *dout, const bool *need, const int32_t *acc,
                        int32_t *din, uint32_t *acc_used);
     /* Floating-point operations of one run (multiply-add = 2). NULL: one per output element. */
     double (*flops)(const struct tri_graph *g, const struct tri_op *op);
-    /* Which input output o may or must share memory with. NULL: none. */
+    /* Which input output o may or must share memory with. NULL: none. VIEW: at the attribute's offset. PACK: all inputs lie in the output, the
+     * first (which is reported) at offset 0, the others at tri_pack_next. */
     enum tri_alias (*alias)(const struct tri_graph *g, const struct tri_op *op, int o, int *input);
 };
+
+/* First element at or behind element `at` where the next part of a PACK may start. */
+static inline int64_t tri_pack_next(int64_t at, enum tri_dtype dtype)
+{
+    int64_t unit = TRI_PACK_BYTES / (int64_t)tri_dtype_bytes(dtype);
+
+    return (at + unit - 1) / unit * unit;
+}
 
 /* Row of a kind. Never NULL for a kind below TRI_OP_COUNT. */
 const struct tri_op_info *tri_op_info(enum tri_op_kind kind);

@@ -1,4 +1,5 @@
-/* Passes over graphs that live in runtime/. The ordered list of all passes is in launch/compile.c. */
+/* Passes over graphs that live in runtime/. The ordered list of all passes is in launch/compile.c.
+ */
 #ifndef TRI_RUNTIME_GRAPH_PASSES_H
 #define TRI_RUNTIME_GRAPH_PASSES_H
 
@@ -8,23 +9,30 @@
 
 TRI_BEGIN_DECLS
 
-/* autodiff: appends backward ops for every parameter that is not frozen, and lists sums: the loss statistics and batch-norm moments (already
- * listed by the builders) stay, gradients are appended in the order in which they become ready. The seed is d(sum of losses) = 1: a loss op's gradient op
- * takes no upstream gradient. Ops run in reverse order of the forward pass; contributions to one value are added in that order, through an op's own acc input
- * where it has one. A parameter that the loss does not depend on is a TRI_ERR_USAGE naming it. */
+/* autodiff: appends backward ops for every parameter that is not frozen, and lists sums: the loss
+ * statistics and batch-norm moments (already listed by the builders) stay, gradients are appended
+ * in the order in which they become ready. The seed is d(sum of losses) = 1: a loss op's gradient
+ * op takes no upstream gradient. Ops run in reverse order of the forward pass; contributions to one
+ * value are added in that order, through an op's own acc input where it has one. A parameter that
+ * the loss does not depend on is a TRI_ERR_USAGE naming it. */
 tri_status tri_pass_autodiff(struct tri_graph *g) TRI_CHECKED;
 
-/* fuse: SOFTMAX_XENT + its gradient -> SOFTMAX_XENT_FUSED; ADD + LAYERNORM -> LAYERNORM with residual; ADD of two gradients + LAYERNORM_GRAD -> dsum;
- * BATCHNORM + ADD + RELU -> BATCHNORM with residual and relu (and the gradients). Matmul + bias is written fused by the builders. Runs before autodiff for
- * forward patterns and after it for backward ones: call it at both places, it does what it finds. Each rewrite keeps names. */
+/* fuse: SOFTMAX_XENT + its gradient -> SOFTMAX_XENT_FUSED; ADD + LAYERNORM -> LAYERNORM with
+ * residual; ADD of two gradients + LAYERNORM_GRAD -> dsum; BATCHNORM + ADD + RELU -> BATCHNORM with
+ * residual and relu (and the gradients). Matmul + bias is written fused by the builders. Runs
+ * before autodiff for forward patterns and after it for backward ones: call it at both places, it
+ * does what it finds. Each rewrite keeps names. */
 tri_status tri_pass_fuse(struct tri_graph *g) TRI_CHECKED;
 
-/* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the ops of the grain graph once per local grain (INPUT values become
- * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each sum replaced by the rank's total. fixed_tree: totals
- * follow the binary tree that halves [0, grains->total) recursively (this rank's grains are one of its nodes); else a running total, into which a
- * MATMUL, CONV2D_DW, COLUMN_SUM or EMBEDDING_GRAD adds through its acc input. Destroys nothing: the caller keeps `grain`. */
-tri_status tri_pass_pipeline(const struct tri_graph *grain, const struct tri_grains *grains, bool fixed_tree,
-                             struct tri_graph **out) TRI_CHECKED;
+/* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the
+ * ops of the grain graph once per local grain (INPUT values become
+ * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each
+ * sum replaced by the rank's total. fixed_tree: totals follow the binary tree that halves [0,
+ * grains->total) recursively (this rank's grains are one of its nodes); else a running total, into
+ * which a MATMUL, CONV2D_DW, COLUMN_SUM or EMBEDDING_GRAD adds through its acc input. Destroys
+ * nothing: the caller keeps `grain`. */
+tri_status tri_pass_pipeline(const struct tri_graph *grain, const struct tri_grains *grains,
+                             bool fixed_tree, struct tri_graph **out) TRI_CHECKED;
 
 /* One fault of debug.inject, as the pass needs it. */
 struct tri_fault {
@@ -37,8 +45,10 @@ struct tri_fault {
     int bit, ms, code;
 };
 
-/* inject: puts INJECT ops into the step graph (before exchange for gradients; a FORWARD fault passes through the loss op's first input, BACKWARD one through the named
- * parameter's gradient of that grain or the total, EXCHANGE through the rank's total, UPDATE through the updated parameter). Only faults of `rank` are put in. */
+/* inject: puts INJECT ops into the step graph (before exchange for gradients; a FORWARD fault
+ * passes through the loss op's first input, BACKWARD one through the named parameter's gradient of
+ * that grain or the total, EXCHANGE through the rank's total, UPDATE through the updated
+ * parameter). Only faults of `rank` are put in. */
 tri_status tri_pass_inject(struct tri_graph *g, const struct tri_fault *faults, int n, int rank,
                            enum tri_phase where) TRI_CHECKED;
 

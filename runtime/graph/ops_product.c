@@ -1,0 +1,142 @@
+/* Products of matrices and the gradient of a bias. */
+#include "runtime/graph/ops_check.h"
+
+enum { A, B, BIAS, ACC }; /* inputs of MATMUL */
+
+/* Sizes of y [M, N] = op(a) [M, K] op(b) [K, N]. */
+struct product {
+    int64_t m, n, k;
+    int64_t bk; /* K as b has it */
+};
+
+static struct product product_of(const struct tri_graph *g, const struct tri_op *op)
+{
+    const struct tri_shape *a = tri_op_shape(g, op, A), *b = tri_op_shape(g, op, B);
+    bool ta = op->attrs.matmul.ta, tb = op->attrs.matmul.tb;
+
+    return (struct product){.m = ta ? tri_shape_cols(a) : tri_shape_rows(a),
+                            .k = ta ? tri_shape_rows(a) : tri_shape_cols(a),
+                            .bk = tb ? tri_shape_cols(b) : tri_shape_rows(b),
+                            .n = tb ? tri_shape_rows(b) : tri_shape_cols(b)};
+}
+
+static tri_status infer_matmul(const struct tri_graph *g, const struct tri_op *op,
+                               enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    struct product p = product_of(g, op);
+
+    TRI_TRY(tri_op_need_dtype(g, op, A, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, B, TRI_F32));
+    if (p.k != p.bk)
+        return tri_op_refuse(g, op, B, "%lld %s to match input 0 \"%s\"", (long long)p.k,
+                             op->attrs.matmul.tb ? "columns" : "rows", tri_op_in(g, op, A)->name);
+    dtype[0] = TRI_F32;
+    shape[0] = op->attrs.matmul.ta ? tri_shape_2(p.m, p.n)
+                                   : tri_shape_with_cols(tri_op_shape(g, op, A), p.n);
+    TRI_TRY(tri_op_need_vector(g, op, BIAS, TRI_F32, p.n));
+    return tri_op_need_shape(g, op, ACC, TRI_F32, &shape[0]);
+}
+
+static tri_vid product(struct tri_graph *g, const struct tri_op *forward, tri_vid a, bool ta,
+                       tri_vid b, bool tb, tri_vid acc)
+{
+    struct tri_attrs attrs = {.matmul = {.ta = ta, .tb = tb}};
+
+    return tri_grad_op(g, forward, TRI_OP_MATMUL, (tri_vid[]){a, b, TRI_NONE, acc}, 4, &attrs);
+}
+
+/* acc if the product of its rows and columns has its shape, and noted as used; else TRI_NONE. */
+static tri_vid usable(const struct tri_graph *g, tri_vid acc, bool two_dims, int i, uint32_t *used)
+{
+    if (acc == TRI_NONE || (two_dims && g->value[acc].shape.ndim != 2))
+        return TRI_NONE;
+    *used |= 1u << i;
+    return acc;
+}
+
+/* With y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; where an operand was
+ * transposed the product is turned round instead, so that no transposed copy is ever made. */
+static tri_status grad_matmul(struct tri_graph *g, int32_t index, const int32_t *dout,
+                              const bool *need, const int32_t *acc, int32_t *din, uint32_t *used)
+{
+    const struct tri_op op = g->op[index];
+    bool ta = op.attrs.matmul.ta, tb = op.attrs.matmul.tb;
+    tri_vid a = op.in[A], b = op.in[B], dy = dout[0];
+
+    if (need[B]) {
+        tri_vid sum = usable(g, acc[B], true, B, used);
+
+        din[B] =
+            tb ? product(g, &op, dy, true, a, ta, sum) : product(g, &op, a, !ta, dy, false, sum);
+    }
+    if (op.nin > BIAS && need[BIAS]) {
+        din[BIAS] = tri_grad_op(g, &op, TRI_OP_COLUMN_SUM, (tri_vid[]){dy, acc[BIAS]}, 2, NULL);
+        if (acc[BIAS] != TRI_NONE)
+            *used |= 1u << BIAS;
+    }
+    if (op.nin > ACC && need[ACC])
+        din[ACC] = dy;
+    if (need[A]) {
+        tri_vid sum = usable(g, acc[A], ta, A, used);
+
+        din[A] =
+            ta ? product(g, &op, b, tb, dy, true, sum) : product(g, &op, dy, false, b, !tb, sum);
+    }
+    return tri_graph_status(g);
+}
+
+static double flops_matmul(const struct tri_graph *g, const struct tri_op *op)
+{
+    struct product p = product_of(g, op);
+    int added = (int)tri_op_has(op, BIAS) + (int)tri_op_has(op, ACC);
+
+    return (double)p.m * (double)p.n * (2.0 * (double)p.k + added);
+}
+
+static enum tri_alias alias_matmul(const struct tri_graph *g, const struct tri_op *op, int o,
+                                   int *input)
+{
+    (void)g;
+    return tri_alias_acc(op, o, ACC, input);
+}
+
+const struct tri_op_info tri_op_row_MATMUL = {.name = "matmul",
+                                              .min_in = 2,
+                                              .max_in = 4,
+                                              .optional_in = 1u << BIAS | 1u << ACC,
+                                              .nout = 1,
+                                              .diff_out = 1,
+                                              .infer = infer_matmul,
+                                              .grad = grad_matmul,
+                                              .flops = flops_matmul,
+                                              .alias = alias_matmul};
+
+static tri_status infer_column_sum(const struct tri_graph *g, const struct tri_op *op,
+                                   enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    dtype[0] = TRI_F32;
+    shape[0] = tri_shape_1(tri_shape_cols(tri_op_shape(g, op, 0)));
+    return tri_op_need_shape(g, op, 1, TRI_F32, &shape[0]);
+}
+
+static double flops_column_sum(const struct tri_graph *g, const struct tri_op *op)
+{
+    return tri_flops_per_input(g, op, 1);
+}
+
+static enum tri_alias alias_column_sum(const struct tri_graph *g, const struct tri_op *op, int o,
+                                       int *input)
+{
+    (void)g;
+    return tri_alias_acc(op, o, 1, input);
+}
+
+const struct tri_op_info tri_op_row_COLUMN_SUM = {.name = "column_sum",
+                                                  .min_in = 1,
+                                                  .max_in = 2,
+                                                  .optional_in = 1u << 1,
+                                                  .nout = 1,
+                                                  .infer = infer_column_sum,
+                                                  .flops = flops_column_sum,
+                                                  .alias = alias_column_sum};

@@ -1,0 +1,197 @@
+/* What happens once a step: counters, collectives, the joint decision, optimizers; and faults on
+ * purpose. */
+#include "runtime/graph/ops_check.h"
+
+/* --- collectives ---------------------------------------------------------------------------------
+ */
+
+static tri_status infer_allreduce(const struct tri_graph *g, const struct tri_op *op,
+                                  enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    if ((unsigned)op->attrs.comm.axis >= TRI_AXIS_COUNT)
+        return tri_op_refuse_attr(op, "unknown axis %d", (int)op->attrs.comm.axis);
+    if (!tri_dtype_is_float(tri_op_in(g, op, 0)->dtype))
+        return tri_op_refuse(g, op, 0, "a floating-point type");
+    return tri_infer_like_first(g, op, dtype, shape);
+}
+
+const struct tri_op_info tri_op_row_ALLREDUCE = {.name = "allreduce",
+                                                 .min_in = 1,
+                                                 .max_in = 1,
+                                                 .nout = 1,
+                                                 .comm = true,
+                                                 .infer = infer_allreduce,
+                                                 .alias = tri_alias_must_first};
+
+/* --- counters and the decision -------------------------------------------------------------------
+ */
+
+static double flops_none(const struct tri_graph *g, const struct tri_op *op)
+{
+    (void)g;
+    (void)op;
+    return 0;
+}
+
+static tri_status infer_counters(const struct tri_graph *g, const struct tri_op *op,
+                                 enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_vector(g, op, 0, TRI_I64, TRI_COUNTER_COUNT));
+    TRI_TRY(tri_op_need_vector(g, op, 1, TRI_F64, TRI_SCALAR_COUNT));
+    return tri_infer_like_first(g, op, dtype, shape);
+}
+
+const struct tri_op_info tri_op_row_STEP_BEGIN = {.name = "step_begin",
+                                                  .min_in = 1,
+                                                  .max_in = 1,
+                                                  .nout = 1,
+                                                  .side_effect = true,
+                                                  .infer = infer_counters,
+                                                  .flops = flops_none,
+                                                  .alias = tri_alias_must_first};
+
+const struct tri_op_info tri_op_row_STEP_END = {.name = "step_end",
+                                                .min_in = 2,
+                                                .max_in = 2,
+                                                .nout = 1,
+                                                .side_effect = true,
+                                                .infer = infer_counters,
+                                                .flops = flops_none,
+                                                .alias = tri_alias_must_first};
+
+static tri_status infer_sumsq(const struct tri_graph *g, const struct tri_op *op,
+                              enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    dtype[0] = TRI_F64;
+    shape[0] = tri_shape_1(1);
+    return TRI_OK;
+}
+
+static double flops_sumsq(const struct tri_graph *g, const struct tri_op *op)
+{
+    return tri_flops_per_input(g, op, 2);
+}
+
+const struct tri_op_info tri_op_row_SUMSQ = {.name = "sumsq",
+                                             .min_in = 1,
+                                             .max_in = 1,
+                                             .nout = 1,
+                                             .infer = infer_sumsq,
+                                             .flops = flops_sumsq};
+
+/* stats, counters', sumsq... -> scalars */
+static tri_status infer_control(const struct tri_graph *g, const struct tri_op *op,
+                                enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_vector(g, op, 0, TRI_F64, TRI_STATS_COUNT));
+    TRI_TRY(tri_op_need_vector(g, op, 1, TRI_I64, TRI_COUNTER_COUNT));
+    for (int i = 2; i < op->nin; i++)
+        TRI_TRY(tri_op_need_vector(g, op, i, TRI_F64, 1));
+    dtype[0] = TRI_F64;
+    shape[0] = tri_shape_1(TRI_SCALAR_COUNT);
+    return TRI_OK;
+}
+
+const struct tri_op_info tri_op_row_CONTROL = {.name = "control",
+                                               .min_in = 2,
+                                               .max_in = -1,
+                                               .nout = 1,
+                                               .infer = infer_control,
+                                               .flops = flops_none};
+
+/* --- optimizers ----------------------------------------------------------------------------------
+ */
+
+/* All tensors, inputs 0 .. scalars-1, have the parameter's shape; outputs 0 .. nout-1 too. */
+static tri_status infer_optimizer(const struct tri_graph *g, const struct tri_op *op, int scalars,
+                                  enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    const struct tri_shape *w = tri_op_shape(g, op, 0);
+
+    for (int i = 0; i < scalars; i++)
+        TRI_TRY(tri_op_need_shape(g, op, i, TRI_F32, w));
+    TRI_TRY(tri_op_need_vector(g, op, scalars, TRI_F64, TRI_SCALAR_COUNT));
+    for (int o = 0; o < op->nout; o++) {
+        dtype[o] = TRI_F32;
+        shape[o] = *w;
+    }
+    return TRI_OK;
+}
+
+/* w, g, [momentum], scalars -> w', [momentum'] */
+static tri_status infer_sgd(const struct tri_graph *g, const struct tri_op *op,
+                            enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(infer_optimizer(g, op, 3, dtype, shape));
+    if (!tri_op_has(op, 2))
+        shape[1].ndim = -1;
+    return TRI_OK;
+}
+
+static double flops_sgd(const struct tri_graph *g, const struct tri_op *op)
+{
+    return tri_flops_per_input(g, op, tri_op_has(op, 2) ? 7 : 5);
+}
+
+/* Outputs 1, 2 are the updated inputs 2, 3; output 0 the updated parameter. */
+static enum tri_alias alias_optimizer(const struct tri_graph *g, const struct tri_op *op, int o,
+                                      int *input)
+{
+    (void)g;
+    (void)op;
+    *input = o == 0 ? 0 : o + 1;
+    return TRI_ALIAS_MUST;
+}
+
+const struct tri_op_info tri_op_row_SGD = {.name = "sgd",
+                                           .min_in = 4,
+                                           .max_in = 4,
+                                           .optional_in = 1u << 2,
+                                           .nout = 2,
+                                           .optional_out = 1u << 1,
+                                           .side_effect = true,
+                                           .infer = infer_sgd,
+                                           .flops = flops_sgd,
+                                           .alias = alias_optimizer};
+
+/* w, g, m, v, scalars -> w', m', v' */
+static tri_status infer_adamw(const struct tri_graph *g, const struct tri_op *op,
+                              enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    return infer_optimizer(g, op, 4, dtype, shape);
+}
+
+static double flops_adamw(const struct tri_graph *g, const struct tri_op *op)
+{
+    return tri_flops_per_input(g, op, 16);
+}
+
+const struct tri_op_info tri_op_row_ADAMW = {.name = "adamw",
+                                             .min_in = 5,
+                                             .max_in = 5,
+                                             .nout = 3,
+                                             .side_effect = true,
+                                             .infer = infer_adamw,
+                                             .flops = flops_adamw,
+                                             .alias = alias_optimizer};
+
+/* --- faults on purpose ---------------------------------------------------------------------------
+ */
+
+/* x, counters -> x' */
+static tri_status infer_inject(const struct tri_graph *g, const struct tri_op *op,
+                               enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_vector(g, op, 1, TRI_I64, TRI_COUNTER_COUNT));
+    return tri_infer_like_first(g, op, dtype, shape);
+}
+
+const struct tri_op_info tri_op_row_INJECT = {.name = "inject",
+                                              .min_in = 2,
+                                              .max_in = 2,
+                                              .nout = 1,
+                                              .side_effect = true,
+                                              .infer = infer_inject,
+                                              .flops = flops_none,
+                                              .alias = tri_alias_must_first};
