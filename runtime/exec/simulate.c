@@ -1,0 +1,166 @@
+/* Prediction of a step from a cost table, and the measurement of such a table. */
+#include "runtime/exec/simulate.h"
+
+#include "runtime/core/log.h"
+#include "runtime/core/memory.h"
+
+#include <math.h>
+
+enum {
+    PRODUCT_N = 768,       /* rows and columns of the measured product */
+    TRIAD_COUNT = 1 << 23, /* floats in each of three vectors: 96 MiB together, beyond caches */
+};
+static const int64_t MEASURE_NS = 120000000; /* of each measurement */
+
+/* Inside one node a message is a few cache lines through shared memory (0.6-4 us measured for small
+ * sums), and a sum reads and writes every byte about twice. */
+static const double SHARED_LATENCY_S = 2e-6, SHARED_BANDWIDTH_SHARE = 0.5;
+
+static double instr_time(const struct tri_program *p, const struct tri_instr *in,
+                         const struct tri_costs *c, int nranks)
+{
+    double flops, bytes;
+
+    tri_plan_cost(p, in, &flops, &bytes);
+    if (in->kernel != TRI_NONE)
+        return fmax(flops / c->flops_per_s, bytes / c->bytes_per_s);
+    if (nranks == 1)
+        return 0;
+    return 2 * log2(nranks) * c->latency_s +
+           2 * (nranks - 1.0) / nranks * bytes / c->comm_bytes_per_s;
+}
+
+/* Largest completion time that instruction `in` waits for. */
+static double wait_end(const struct tri_instr *in, double *const end[TRI_STREAM_COUNT])
+{
+    double latest = 0;
+
+    for (int t = 0; t < TRI_STREAM_COUNT; t++)
+        if (in->wait[t] != 0)
+            latest = fmax(latest, end[t][in->wait[t]]);
+    return latest;
+}
+
+tri_status tri_program_simulate(const struct tri_program *p, const struct tri_costs *costs,
+                                int nranks, struct tri_simulation *out)
+{
+    struct tri_simulation sim = {0};
+    double *end[TRI_STREAM_COUNT] = {NULL}; /* by number in the stream; [0]: the step's begin */
+    double *all = tri_calloc((size_t)p->ninstr + TRI_STREAM_COUNT, sizeof(*all), "simulation");
+    double *next = all;
+
+    if (all == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "simulate: cannot allocate %d times", p->ninstr);
+    for (int t = 0; t < TRI_STREAM_COUNT; t++) {
+        end[t] = next;
+        next += p->stream_count[t] + 1;
+    }
+    for (int i = 0; i < p->ninstr; i++) {
+        const struct tri_instr *in = &p->instr[i];
+        double ready = end[in->stream][in->seq - 1], waited = fmax(wait_end(in, end) - ready, 0);
+        double time = instr_time(p, in, costs, nranks);
+
+        if (in->stream == TRI_STREAM_COMPUTE)
+            sim.exposed_comm_s += waited;
+        sim.busy_s[in->stream] += time;
+        end[in->stream][in->seq] = ready + waited + time;
+    }
+    for (int t = 0; t < TRI_STREAM_COUNT; t++)
+        sim.step_s = fmax(sim.step_s, end[t][p->stream_count[t]]);
+    sim.exposed_comm_s += sim.step_s - end[TRI_STREAM_COMPUTE][p->stream_count[TRI_STREAM_COMPUTE]];
+    tri_free(all);
+    *out = sim;
+    return TRI_OK;
+}
+
+/* --- measurement
+ * ------------------------------------------------------------------------------------- */
+
+/* Best time of one run, in seconds. */
+static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *a,
+                              double *best)
+{
+    int64_t begin = tri_now_ns(), now = begin;
+
+    *best = INFINITY;
+    do {
+        int64_t start = tri_now_ns();
+
+        TRI_TRY(k->ops->run(k, a));
+        now = tri_now_ns();
+        *best = fmin(*best, (double)(now - start) * 1e-9);
+    } while (now - begin < MEASURE_NS);
+    return TRI_OK;
+}
+
+/* Operations a second of a square product; `data` has room for three matrices. */
+static tri_status measure_product(const struct tri_kernel_ops *const *table, int nthreads,
+                                  float *data, double *flops_per_s)
+{
+    const size_t n = (size_t)PRODUCT_N * PRODUCT_N;
+    struct tri_arg in[4] = {
+        {.dtype = TRI_F32, .shape = {.ndim = 2, .dim = {PRODUCT_N, PRODUCT_N}}}};
+    struct tri_kernel_desc d = {
+        .kind = TRI_OP_MATMUL, .nin = 4, .nout = 1, .in = in, .out = in, .nthreads = nthreads};
+    void *inputs[4] = {data, data + n, NULL, NULL}, *outputs[1] = {data + 2 * n}, *scratch = NULL;
+    struct tri_kernel *k = NULL;
+    double best;
+    tri_status st;
+
+    in[1] = in[0];
+    in[2].shape.ndim = in[3].shape.ndim = TRI_ARG_ABSENT;
+    TRI_TRY(tri_kernel_prepare(table, &d, &k));
+    scratch = tri_alloc_aligned(k->scratch_bytes + TRI_ALIGN_BYTES, "scratch");
+    if (scratch == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "costs: cannot allocate %zu bytes", k->scratch_bytes);
+    else
+        st = time_kernel(
+            k, &(struct tri_kernel_args){.in = inputs, .out = outputs, .scratch = scratch}, &best);
+    if (st == TRI_OK)
+        *flops_per_s = 2.0 * PRODUCT_N * PRODUCT_N * PRODUCT_N / best;
+    tri_free(scratch);
+    k->ops->destroy(k);
+    return st;
+}
+
+/* Bytes a second of a[i] = b[i] + 3 c[i] (the triad of STREAM: McCalpin 1995; 12 bytes an element).
+ */
+static double measure_triad(int nthreads, float *data)
+{
+    float *a = data, *b = data + TRIAD_COUNT, *c = data + 2 * (size_t)TRIAD_COUNT;
+    int64_t begin = tri_now_ns(), now = begin;
+    double best = INFINITY;
+
+    do {
+        int64_t start = tri_now_ns();
+
+#pragma omp parallel for num_threads(nthreads)
+        for (int i = 0; i < TRIAD_COUNT; i++)
+            a[i] = b[i] + 3.0f * c[i];
+        now = tri_now_ns();
+        best = fmin(best, (double)(now - start) * 1e-9);
+    } while (now - begin < MEASURE_NS);
+    return 12.0 * TRIAD_COUNT / best;
+}
+
+tri_status tri_costs_measure(const struct tri_kernel_ops *const *table, int nthreads,
+                             struct tri_costs *out)
+{
+    const size_t count = 3 * (size_t)TRIAD_COUNT;
+    struct tri_costs costs = {.latency_s = SHARED_LATENCY_S};
+    float *data = tri_alloc_aligned(count * sizeof(*data), "measurement");
+    tri_status st;
+
+    if (data == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "costs: cannot allocate %zu bytes", count * sizeof(*data));
+    for (size_t i = 0; i < count; i++)
+        data[i] = 0.5f;
+    st = measure_product(table, nthreads, data, &costs.flops_per_s);
+    if (st == TRI_OK) {
+        costs.bytes_per_s = measure_triad(nthreads, data);
+        costs.comm_bytes_per_s = SHARED_BANDWIDTH_SHARE * costs.bytes_per_s;
+        *out = costs;
+    }
+    tri_free(data);
+    return st;
+}
