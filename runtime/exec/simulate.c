@@ -104,7 +104,7 @@ static tri_status measure_product(const struct tri_kernel_ops *const *table, int
         .kind = TRI_OP_MATMUL, .nin = 4, .nout = 1, .in = in, .out = in, .nthreads = nthreads};
     void *inputs[4] = {data, data + n, NULL, NULL}, *outputs[1] = {data + 2 * n}, *scratch = NULL;
     struct tri_kernel *k = NULL;
-    double best;
+    double best = INFINITY;
     tri_status st;
 
     in[1] = in[0];
