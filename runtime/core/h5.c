@@ -37,32 +37,27 @@ tri_status tri_h5_fail(tri_status code, const char *path, const char *what, cons
     return tri_fail(code, "'%s': %s '%s': %s", path, what, object, in.text);
 }
 
-static hid_t open_with(const char *path, bool locking)
-{
-    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file;
-
-    if (fapl < 0)
-        return fapl;
-    H5Pset_file_locking(fapl, locking, true);
-    file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
-    H5Pclose(fapl);
-    return file;
-}
-
 tri_status tri_h5_open(const char *path, tri_status code_on_error, hid_t *file)
 {
-    hid_t f;
+    tri_status st = TRI_OK;
+    hid_t fapl, f;
 
     tri_h5_quiet();
-    f = open_with(path, true);
+    fapl = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_file_locking(fapl, true, true);
+    f = H5Fopen(path, H5F_ACC_RDONLY, fapl);
     if (f < 0) {
-        f = open_with(path, false);
+        H5Pset_file_locking(fapl, false, true);
+        f = H5Fopen(path, H5F_ACC_RDONLY, fapl);
         if (f < 0)
-            return tri_h5_fail(code_on_error, path, "cannot open as an HDF5 file", NULL);
-        tri_warn("'%s' is locked or cannot be locked: reading it without a lock", path);
+            st = tri_h5_fail(code_on_error, path, "cannot open as an HDF5 file", NULL);
+        else
+            tri_warn("'%s' is locked or cannot be locked: reading it without a lock", path);
     }
-    *file = f;
-    return TRI_OK;
+    H5Pclose(fapl);
+    if (st == TRI_OK)
+        *file = f;
+    return st;
 }
 
 bool tri_h5_exists(hid_t loc, const char *path)
@@ -122,21 +117,21 @@ static tri_status open_numbers(hid_t obj, const char *path, const char *name, in
 static tri_status read_numbers(hid_t obj, const char *path, const char *name, int max, bool floats,
                                void *out, int *count)
 {
+    tri_status st = TRI_OK;
     hid_t a;
     int n;
-    herr_t rc;
 
     TRI_TRY(open_numbers(obj, path, name, max, floats, &a, &n));
     if (a < 0) {
         *count = 0;
         return TRI_OK;
     }
-    rc = H5Aread(a, floats ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64, out);
+    if (H5Aread(a, floats ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64, out) < 0)
+        st = tri_h5_fail(TRI_ERR_DATA, path, "cannot read attribute", name);
+    else
+        *count = n;
     H5Aclose(a);
-    if (rc < 0)
-        return tri_h5_fail(TRI_ERR_DATA, path, "cannot read attribute", name);
-    *count = n;
-    return TRI_OK;
+    return st;
 }
 
 tri_status tri_h5_attr_f64(hid_t obj, const char *path, const char *name, int max, double *out,
@@ -151,35 +146,37 @@ tri_status tri_h5_attr_i64(hid_t obj, const char *path, const char *name, int ma
     return read_numbers(obj, path, name, max, false, out, count);
 }
 
-static herr_t read_string(hid_t a, hid_t type, char *out, size_t size)
+static tri_status read_string(hid_t a, const char *path, const char *name, hid_t type, char *out,
+                              size_t size)
 {
     hid_t mem = H5Tcopy(H5T_C_S1);
-    herr_t rc;
+    tri_status st = TRI_OK;
 
     H5Tset_cset(mem, H5Tget_cset(type));
     if (H5Tis_variable_str(type) > 0) {
         char *s = NULL;
 
         H5Tset_size(mem, H5T_VARIABLE);
-        rc = H5Aread(a, mem, (void *)&s);
-        if (rc >= 0 && s != NULL) {
+        if (H5Aread(a, mem, (void *)&s) < 0) {
+            st = tri_h5_fail(TRI_ERR_DATA, path, "cannot read attribute", name);
+        } else if (s != NULL) {
             snprintf(out, size, "%s", s);
             H5free_memory(s);
         }
     } else { /* converts to our length, NUL-terminated, truncating */
         H5Tset_size(mem, size);
-        rc = H5Aread(a, mem, out);
+        if (H5Aread(a, mem, out) < 0)
+            st = tri_h5_fail(TRI_ERR_DATA, path, "cannot read attribute", name);
     }
     H5Tclose(mem);
-    return rc;
+    return st;
 }
 
 tri_status tri_h5_attr_string(hid_t obj, const char *path, const char *name, char *out, size_t size)
 {
     hid_t a, type, space;
     hssize_t n;
-    herr_t rc = -1;
-    bool good;
+    tri_status st;
 
     tri_h5_quiet();
     out[0] = '\0';
@@ -191,37 +188,32 @@ tri_status tri_h5_attr_string(hid_t obj, const char *path, const char *name, cha
     type = H5Aget_type(a);
     space = H5Aget_space(a);
     n = H5Sget_simple_extent_npoints(space);
-    good = H5Tget_class(type) == H5T_STRING && n == 1;
-    if (good)
-        rc = read_string(a, type, out, size);
+    if (H5Tget_class(type) == H5T_STRING && n == 1)
+        st = read_string(a, path, name, type, out, size);
+    else
+        st = tri_fail(TRI_ERR_DATA, "'%s': attribute '%s' must be one string", path, name);
     H5Tclose(type);
     H5Sclose(space);
     H5Aclose(a);
-    if (!good)
-        return tri_fail(TRI_ERR_DATA, "'%s': attribute '%s' must be one string", path, name);
-    if (rc < 0)
-        return tri_h5_fail(TRI_ERR_DATA, path, "cannot read attribute", name);
-    return TRI_OK;
+    return st;
 }
 
 static tri_status put(hid_t obj, const char *path, const char *name, int count, hid_t file_type,
                       hid_t mem_type, const void *v)
 {
     hsize_t dim = (hsize_t)(count < 0 ? 1 : count);
+    tri_status st = TRI_OK;
     hid_t space, a;
-    herr_t rc = -1;
 
     tri_h5_quiet();
     space = count < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &dim, NULL);
     a = H5Acreate2(obj, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT);
-    if (a >= 0) {
-        rc = H5Awrite(a, mem_type, v);
+    if (a < 0 || H5Awrite(a, mem_type, v) < 0)
+        st = tri_h5_fail(TRI_ERR_IO, path, "cannot write attribute", name);
+    if (a >= 0)
         H5Aclose(a);
-    }
     H5Sclose(space);
-    if (rc < 0)
-        return tri_h5_fail(TRI_ERR_IO, path, "cannot write attribute", name);
-    return TRI_OK;
+    return st;
 }
 
 tri_status tri_h5_put_f64(hid_t obj, const char *path, const char *name, int count, const double *v)
