@@ -61,7 +61,7 @@ const struct tri_opt tri_telemetry_rows[] = {
 const size_t tri_telemetry_row_count = sizeof(tri_telemetry_rows) / sizeof(tri_telemetry_rows[0]);
 #undef AT
 
-#define AT(field) offsetof(struct tri_fault, field)
+#define AT(field) offsetof(struct tri_fault_options, field)
 static const struct tri_opt fault_rows[] = {
     {"rank", TRI_OPT_INT, AT(rank), "0", "[0, inf)", "rank that has the fault", NULL},
     {"step", TRI_OPT_INT, AT(step), NULL, "[1, inf)", "step of the fault, from 1", NULL},
@@ -81,7 +81,7 @@ static const struct tri_opt fault_rows[] = {
 #undef AT
 
 static const struct tri_opt_record fault_record = {
-    fault_rows, sizeof(fault_rows) / sizeof(fault_rows[0]), sizeof(struct tri_fault)};
+    fault_rows, sizeof(fault_rows) / sizeof(fault_rows[0]), sizeof(struct tri_fault_options)};
 
 #define AT(field) offsetof(struct tri_debug_options, field)
 const struct tri_opt tri_debug_rows[] = {
@@ -126,7 +126,7 @@ tri_status tri_device_options_check(const struct tri_device_options *device)
 
 tri_status tri_debug_options_check(const struct tri_debug_options *debug)
 {
-    const struct tri_fault *faults = debug->inject.v;
+    const struct tri_fault_options *faults = debug->inject.v;
 
     for (size_t i = 0; i < debug->inject.count; i++) {
         const bool in_step = faults[i].where <= TRI_FAULT_UPDATE;

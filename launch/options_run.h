@@ -58,7 +58,7 @@ enum tri_fault_what {
 };
 
 /* One item of debug.inject. */
-struct tri_fault {
+struct tri_fault_options {
     int64_t rank, step;        /* step from 1 */
     int where, what;           /* enum tri_fault_where, enum tri_fault_what */
     const char *parameter;     /* "": the first */
@@ -71,7 +71,7 @@ struct tri_debug_options {
     int64_t hash_every; /* steps; 0: never */
     bool log_samples;
     struct tri_opt_ints nodes;     /* ranks of each pretended node */
-    struct tri_opt_records inject; /* of struct tri_fault */
+    struct tri_opt_records inject; /* of struct tri_fault_options */
 };
 
 extern const struct tri_opt tri_run_rows[], tri_device_rows[], tri_timeout_rows[],

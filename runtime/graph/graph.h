@@ -69,6 +69,7 @@ struct tri_value {
     int32_t
         grain; /* INPUT or OUTPUT of a grain in a step graph: its global number; else TRI_NONE */
     bool transient; /* a STATE that no checkpoint keeps (key/value cache) */
+    bool buffer;    /* a STATE of the model itself (running statistics): kept beside parameters */
     struct tri_param_info
         *param;           /* PARAM only; shared by clones of the graph through a deep copy */
     struct tri_init init; /* STATE only */

@@ -65,7 +65,7 @@ Test(config, effective_configuration_reads_back)
 
     cr_assert_eq(load(BASE, "debug.inject=[{rank: 1, step: 15, where: forward, what: kill}]", &cfg),
                  TRI_OK, "%s", tri_error_text());
-    const struct tri_fault *fault = cfg->debug.inject.v;
+    const struct tri_fault_options *fault = cfg->debug.inject.v;
     cr_assert_eq(fault->rank, 1);
     cr_assert_eq(fault->step, 15);
     cr_assert_eq(fault->what, TRI_FAULT_KILL);
