@@ -232,6 +232,7 @@ struct tri_op_info {
     bool side_effect;        /* never pruned */
     bool no_kernel;          /* moves no data: RESHAPE, PACK, VIEW */
     bool comm;               /* a collective, run by the engine */
+    int acc_in;              /* input that output 0 adds onto in place where it is given; 0: none */
     uint32_t diff_out;       /* bit o: a gradient flows through output o; the others are constants to the backward pass */
     /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input, what it needs) on failure. Mandatory. out_dtype,
      * out_shape have nout entries; ndim < 0: an optional output that does not exist for these inputs. */

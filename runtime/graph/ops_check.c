@@ -128,10 +128,11 @@ enum tri_alias tri_alias_must_first(const struct tri_graph *g, const struct tri_
     return o == 0 ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
 }
 
-enum tri_alias tri_alias_acc(const struct tri_op *op, int o, int at, int *input)
+enum tri_alias tri_alias_acc(const struct tri_graph *g, const struct tri_op *op, int o, int *input)
 {
-    *input = at;
-    return o == 0 && tri_op_has(op, at) ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
+    (void)g;
+    *input = tri_op_info(op->kind)->acc_in;
+    return o == 0 && tri_op_has(op, *input) ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
 }
 
 tri_vid tri_grad_op(struct tri_graph *g, const struct tri_op *forward, enum tri_op_kind kind,

@@ -61,8 +61,8 @@ enum tri_alias tri_alias_may_first(const struct tri_graph *g, const struct tri_o
                                    int *input);
 enum tri_alias tri_alias_must_first(const struct tri_graph *g, const struct tri_op *op, int o,
                                     int *input);
-/* Output 0 must lie in the acc input `at` where it is given. Local. */
-enum tri_alias tri_alias_acc(const struct tri_op *op, int o, int at, int *input);
+/* Output 0 must lie in the kind's acc input where it is given. Local. */
+enum tri_alias tri_alias_acc(const struct tri_graph *g, const struct tri_op *op, int o, int *input);
 
 /* Appends a backward op that bears the forward op's name; all outputs wanted. First output or
  * TRI_NONE with the graph's status set. Local. */

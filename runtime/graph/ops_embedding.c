@@ -81,21 +81,15 @@ static double flops_embedding_grad(const struct tri_graph *g, const struct tri_o
     return (double)tri_shape_count(tri_op_shape(g, op, 1));
 }
 
-static enum tri_alias alias_embedding_grad(const struct tri_graph *g, const struct tri_op *op,
-                                           int o, int *input)
-{
-    (void)g;
-    return tri_alias_acc(op, o, 2, input);
-}
-
 const struct tri_op_info tri_op_row_EMBEDDING_GRAD = {.name = "embedding_grad",
                                                       .min_in = 2,
                                                       .max_in = 3,
                                                       .optional_in = 1u << 2,
                                                       .nout = 1,
+                                                      .acc_in = 2,
                                                       .infer = infer_embedding_grad,
                                                       .flops = flops_embedding_grad,
-                                                      .alias = alias_embedding_grad};
+                                                      .alias = tri_alias_acc};
 
 static tri_status infer_position_grad(const struct tri_graph *g, const struct tri_op *op,
                                       enum tri_dtype *dtype, struct tri_shape *shape)

@@ -161,21 +161,15 @@ static double flops_conv2d_dw(const struct tri_graph *g, const struct tri_op *op
     return flops_of_conv(tri_op_shape(g, op, 1), tri_op_shape(g, op, 0)->dim[3], &op->attrs.window);
 }
 
-static enum tri_alias alias_conv2d_dw(const struct tri_graph *g, const struct tri_op *op, int o,
-                                      int *input)
-{
-    (void)g;
-    return tri_alias_acc(op, o, 2, input);
-}
-
 const struct tri_op_info tri_op_row_CONV2D_DW = {.name = "conv2d_dw",
                                                  .min_in = 2,
                                                  .max_in = 3,
                                                  .optional_in = 1u << 2,
                                                  .nout = 1,
+                                                 .acc_in = 2,
                                                  .infer = infer_conv2d_dw,
                                                  .flops = flops_conv2d_dw,
-                                                 .alias = alias_conv2d_dw};
+                                                 .alias = tri_alias_acc};
 
 /* --- pooling -------------------------------------------------------------------------------------
  */

@@ -93,23 +93,17 @@ static double flops_matmul(const struct tri_graph *g, const struct tri_op *op)
     return (double)p.m * (double)p.n * (2.0 * (double)p.k + added);
 }
 
-static enum tri_alias alias_matmul(const struct tri_graph *g, const struct tri_op *op, int o,
-                                   int *input)
-{
-    (void)g;
-    return tri_alias_acc(op, o, ACC, input);
-}
-
 const struct tri_op_info tri_op_row_MATMUL = {.name = "matmul",
                                               .min_in = 2,
                                               .max_in = 4,
                                               .optional_in = 1u << BIAS | 1u << ACC,
                                               .nout = 1,
                                               .diff_out = 1,
+                                              .acc_in = ACC,
                                               .infer = infer_matmul,
                                               .grad = grad_matmul,
                                               .flops = flops_matmul,
-                                              .alias = alias_matmul};
+                                              .alias = tri_alias_acc};
 
 static tri_status infer_column_sum(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
@@ -125,18 +119,12 @@ static double flops_column_sum(const struct tri_graph *g, const struct tri_op *o
     return tri_flops_per_input(g, op, 1);
 }
 
-static enum tri_alias alias_column_sum(const struct tri_graph *g, const struct tri_op *op, int o,
-                                       int *input)
-{
-    (void)g;
-    return tri_alias_acc(op, o, 1, input);
-}
-
 const struct tri_op_info tri_op_row_COLUMN_SUM = {.name = "column_sum",
                                                   .min_in = 1,
                                                   .max_in = 2,
                                                   .optional_in = 1u << 1,
                                                   .nout = 1,
+                                                  .acc_in = 1,
                                                   .infer = infer_column_sum,
                                                   .flops = flops_column_sum,
-                                                  .alias = alias_column_sum};
+                                                  .alias = tri_alias_acc};

@@ -35,21 +35,25 @@ tri_status tri_pass_pipeline(const struct tri_graph *grain, const struct tri_gra
                              bool fixed_tree, struct tri_graph **out) TRI_CHECKED;
 
 /* One fault of debug.inject, as the pass needs it. */
-struct tri_fault {
+struct tri_injection {
     enum tri_inject_what what;
-    int64_t step;
+    int64_t step; /* attempt, from 1 */
     int rank;
     enum tri_phase where;
-    const char *parameter; /* NULL: the first */
-    int64_t index, grain;
+    const char *parameter; /* NULL: the first one trained */
+    int64_t index; /* element of the value that is hit; taken modulo its count by the kernel */
+    int64_t grain; /* which of the rank's grains, 0 the first; < 0: the rank's total (BACKWARD), the
+                      first (FORWARD) */
     int bit, ms, code;
 };
 
-/* inject: puts INJECT ops into the step graph (before exchange for gradients; a FORWARD fault
- * passes through the loss op's first input, BACKWARD one through the named parameter's gradient of
- * that grain or the total, EXCHANGE through the rank's total, UPDATE through the updated
- * parameter). Only faults of `rank` are put in. */
-tri_status tri_pass_inject(struct tri_graph *g, const struct tri_fault *faults, int n, int rank,
+/* inject: puts INJECT ops into the step graph, only for faults of `rank` whose `where` is the one
+ * given. Call it after the pipeline pass with FORWARD, BACKWARD and EXCHANGE in turn, before the
+ * exchange pass, and with UPDATE after the update pass. FORWARD hits the first input of the grain's
+ * loss op, BACKWARD the named parameter's gradient of that grain, EXCHANGE the rank's total of it,
+ * UPDATE the updated parameter. All readers behind the op read the hit value. TRI_ERR_USAGE for an
+ * unknown or frozen parameter or a grain that the rank has not. */
+tri_status tri_pass_inject(struct tri_graph *g, const struct tri_injection *faults, int n, int rank,
                            enum tri_phase where) TRI_CHECKED;
 
 TRI_END_DECLS
