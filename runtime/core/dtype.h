@@ -31,7 +31,8 @@ size_t tri_dtype_bytes(enum tri_dtype t);
 const char *tri_dtype_name(enum tri_dtype t);
 bool tri_dtype_is_float(enum tri_dtype t);
 
-/* bf16/f16 <-> f32, round to nearest even; f32 values beyond the f16 range become infinite; NaN stays NaN. */
+/* bf16/f16 <-> f32, round to nearest even; f32 values beyond the f16 range become infinite; NaN
+ * stays NaN. */
 float tri_bf16_to_f32(uint16_t h);
 uint16_t tri_bf16_from_f32(float x);
 float tri_f16_to_f32(uint16_t h);

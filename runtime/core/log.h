@@ -1,4 +1,5 @@
-/* Log lines on standard error: "[rank 2] warn: ..." . error, warn, info: per run; debug: per object; trace: per step. */
+/* Log lines on standard error: "[rank 2] warn: ..." . error, warn, info: per run; debug: per
+ * object; trace: per step. */
 #ifndef TRI_RUNTIME_CORE_LOG_H
 #define TRI_RUNTIME_CORE_LOG_H
 

@@ -1,4 +1,4 @@
-/* Heap memory outside the planned arenas: configuration, graphs, tables. Never used inside a step. */
+/* Heap memory outside the planned arenas: configuration, graphs, tables; never inside a step. */
 #ifndef TRI_RUNTIME_CORE_MEMORY_H
 #define TRI_RUNTIME_CORE_MEMORY_H
 
@@ -11,9 +11,11 @@ TRI_BEGIN_DECLS
 
 #define TRI_ALIGN_BYTES 64 /* alignment of every tensor and arena */
 
-/* count * size zeroed bytes, or NULL (also on overflow). `what` names the object in debug logs. Local. */
+/* count * size zeroed bytes, or NULL (also on overflow). `what` names the object in debug logs.
+ * Local. */
 void *tri_calloc(size_t count, size_t size, const char *what);
-/* Resizes like realloc; NULL leaves the old block as it was (also on overflow of count * size). Local. */
+/* Resizes like realloc; NULL leaves the old block as it was (also on overflow of count * size).
+ * Local. */
 void *tri_realloc(void *p, size_t count, size_t size, const char *what);
 /* Uninitialised bytes aligned to TRI_ALIGN_BYTES, freed by tri_free. Local. */
 void *tri_alloc_aligned(size_t bytes, const char *what);
@@ -31,11 +33,13 @@ static inline size_t tri_round_up(size_t x, size_t to)
     return (x + to - 1) & ~(to - 1);
 }
 
-/* A bump allocator: many small objects with one lifetime (a graph, a parsed file). Zero-initialise; finish frees all. */
+/* A bump allocator: many small objects with one lifetime (a graph, a parsed file). Zero-initialise;
+ * finish frees all. */
 struct tri_pool {
     struct tri_pool_chunk *head; /* newest chunk first */
 };
-void *tri_pool_alloc(struct tri_pool *pool, size_t bytes); /* zeroed, 16-byte aligned; NULL when out of memory */
+/* Zeroed bytes, 16-byte aligned; NULL when out of memory. Local. */
+void *tri_pool_alloc(struct tri_pool *pool, size_t bytes);
 char *tri_pool_strdup(struct tri_pool *pool, const char *s);
 char *tri_pool_printf(struct tri_pool *pool, const char *fmt, ...) TRI_PRINTF(2, 3);
 void tri_pool_finish(struct tri_pool *pool);

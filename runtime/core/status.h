@@ -1,9 +1,10 @@
 /* Result codes and the error message that travels with them.
  *
- * The function that first knows of an error writes the message with tri_fail() (lower case, subject in
- * quotes, what is allowed, no full stop) and returns the code; every caller only passes the code on.
- * The message lives in thread-local storage until the next tri_fail() of the same thread; a thread that
- * hands a failure to another one carries the text across (tri_error_text / tri_error_set). */
+ * The function that first knows of an error writes the message with tri_fail() (lower case, subject
+ * in quotes, what is allowed, no full stop) and returns the code; every caller only passes the code
+ * on. The message lives in thread-local storage until the next tri_fail() of the same thread; a
+ * thread that hands a failure to another one carries the text across (tri_error_text /
+ * tri_error_set). */
 #ifndef TRI_RUNTIME_CORE_STATUS_H
 #define TRI_RUNTIME_CORE_STATUS_H
 
@@ -47,13 +48,15 @@ const char *tri_status_name(tri_status st);
 /* Stores the formatted message for this thread and returns code. Local. */
 tri_status tri_fail(tri_status code, const char *fmt, ...) TRI_PRINTF(2, 3);
 
-/* The message of the last tri_fail() of this thread ("" if none). Valid until the next one. Local. */
+/* The message of the last tri_fail() of this thread ("" if none), valid until the next. Local. */
 const char *tri_error_text(void);
 
-/* Sets this thread's message: used when a failure is carried over from another thread or rank. Local. */
+/* Sets this thread's message: used when a failure is carried over from another thread or rank.
+ * Local. */
 void tri_error_set(const char *text);
 
-/* Reports a bug of ours (file, line, condition) to standard error and ends the process. Never for input. */
+/* Reports a bug of ours (file, line, condition) to standard error and ends the process. Never for
+ * input. */
 void tri_assert_fail(const char *file, int line, const char *cond) __attribute__((noreturn));
 
 #define TRI_TRY(call)                                                                              \

@@ -1,4 +1,5 @@
-/* A growing text buffer: for messages, JSON lines and reports that are built before they are written in one go. */
+/* A growing text buffer: for messages, JSON lines and reports that are built before they are
+ * written in one go. */
 #ifndef TRI_RUNTIME_CORE_TEXT_H
 #define TRI_RUNTIME_CORE_TEXT_H
 

@@ -1,8 +1,10 @@
-/* What the runtime needs of a communicator: a small table, implemented in collectives/ (self, MPI, shared memory, simulation).
+/* What the runtime needs of a communicator: a small table, implemented in collectives/ (self, MPI,
+ * shared memory, simulation).
  *
- * A communicator belongs to one thread at a time and to one purpose; different purposes use different duplicates. All calls
- * are Collective, block the caller (an engine thread, or the main thread between steps), and end with TRI_ERR_TIMEOUT or
- * TRI_ERR_COMM and a message naming rank, peer and operation when the deadline passes or a peer is lost. */
+ * A communicator belongs to one thread at a time and to one purpose; different purposes use
+ * different duplicates. All calls are Collective, block the caller (an engine thread, or the main
+ * thread between steps), and end with TRI_ERR_TIMEOUT or TRI_ERR_COMM and a message naming rank,
+ * peer and operation when the deadline passes or a peer is lost. */
 #ifndef TRI_RUNTIME_EXEC_COMM_H
 #define TRI_RUNTIME_EXEC_COMM_H
 
@@ -24,16 +26,18 @@ struct tri_comm {
 
 struct tri_comm_ops {
     const char *name; /* of the transport */
-    /* In place over count elements. fixed_tree: the sum of rank values by the binary tree that halves [0, size) recursively, same bits on all
-     * ranks (size a power of two). Without it: any order, but the same on every call and equal bits on all ranks. f32, f64, i64; bf16 and f16 sum in f32.
-     * Mandatory. */
+    /* In place over count elements. fixed_tree: the sum of rank values by the binary tree that
+     * halves [0, size) recursively, same bits on all ranks (size a power of two). Without it: any
+     * order, but the same on every call and equal bits on all ranks. f32, f64, i64; bf16 and f16
+     * sum in f32. Mandatory. */
     tri_status (*allreduce)(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
                             enum tri_reduce op, bool fixed_tree);
     tri_status (*broadcast)(struct tri_comm *c, void *buf, size_t bytes, int root);
     /* recv holds size * bytes, in rank order. */
     tri_status (*allgather)(struct tri_comm *c, const void *send, size_t bytes, void *recv);
     tri_status (*barrier)(struct tri_comm *c);
-    /* Memory that this transport reduces fastest (a shared window); NULL slot: ordinary aligned memory will do. Same size on all ranks. */
+    /* Memory that this transport reduces fastest (a shared window); NULL slot: ordinary aligned
+     * memory will do. Same size on all ranks. */
     tri_status (*alloc)(struct tri_comm *c, size_t bytes, void **out);
     void (*free)(struct tri_comm *c, void *p);
     /* Bytes that this rank has sent since creation. Local. */
@@ -45,16 +49,20 @@ struct tri_comm_ops {
 tri_status tri_comm_allreduce(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
                               enum tri_reduce op, bool fixed_tree) TRI_CHECKED;
 tri_status tri_comm_broadcast(struct tri_comm *c, void *buf, size_t bytes, int root) TRI_CHECKED;
-tri_status tri_comm_allgather(struct tri_comm *c, const void *send, size_t bytes, void *recv) TRI_CHECKED;
+tri_status tri_comm_allgather(struct tri_comm *c, const void *send, size_t bytes,
+                              void *recv) TRI_CHECKED;
 tri_status tri_comm_barrier(struct tri_comm *c) TRI_CHECKED;
 int tri_comm_rank(const struct tri_comm *c);
 int tri_comm_size(const struct tri_comm *c);
 void tri_comm_destroy(struct tri_comm *c);
 
-/* The one way to share a failure: every rank passes its own status and leaves with the worst; the lowest failing rank's message
- * becomes every rank's message (prefixed "rank R on HOST: " when R is not the only one concerned). Collective. */
+/* The one way to share a failure: every rank passes its own status and leaves with the worst; the
+ * lowest failing rank's message becomes every rank's message (prefixed "rank R on HOST: " when R is
+ * not the only one concerned). Collective. */
 tri_status tri_comm_agree(struct tri_comm *c, tri_status mine) TRI_CHECKED;
-/* Compares `bytes` of data with rank 0's; on a difference every rank fails with TRI_ERR_USAGE and a message naming `what` and the first rank that differs. Collective. */
-tri_status tri_comm_same(struct tri_comm *c, const void *data, size_t bytes, const char *what) TRI_CHECKED;
+/* Compares `bytes` of data with rank 0's; on a difference every rank fails with TRI_ERR_USAGE and a
+ * message naming `what` and the first rank that differs. Collective. */
+tri_status tri_comm_same(struct tri_comm *c, const void *data, size_t bytes,
+                         const char *what) TRI_CHECKED;
 
 #endif

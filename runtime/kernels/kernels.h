@@ -1,9 +1,11 @@
 /* Kernels: one table slot per op kind and device.
  *
- * A slot is prepared once for a signature (kind, attributes, shapes, dtypes) and then run any number of times with different
- * buffers; instructions with equal signatures share one prepared kernel. `run` never allocates, synchronises or prints.
- * The reference table (ref/) has every op, naive and in double accumulation: it is the oracle of the kernel suite. The CPU table
- * (cpu/) overrides slots; where it is NULL or its prepare answers TRI_ERR_UNSUPPORTED the reference serves. */
+ * A slot is prepared once for a signature (kind, attributes, shapes, dtypes) and then run any
+ * number of times with different buffers; instructions with equal signatures share one prepared
+ * kernel. `run` never allocates, synchronises or prints. The reference table (ref/) has every op,
+ * naive and in double accumulation: it is the oracle of the kernel suite. The CPU table (cpu/)
+ * overrides slots; where it is NULL or its prepare answers TRI_ERR_UNSUPPORTED the reference
+ * serves. */
 #ifndef TRI_RUNTIME_KERNELS_KERNELS_H
 #define TRI_RUNTIME_KERNELS_KERNELS_H
 
@@ -34,12 +36,13 @@ struct tri_kernel_desc {
     int nthreads;              /* OpenMP threads that a run may use */
 };
 
-/* Buffers of one run. in[i] / out[o] is NULL where the argument is absent. Outputs may alias inputs where the op's alias rule says so. */
+/* Buffers of one run. in[i] / out[o] is NULL where the argument is absent. Outputs may alias inputs
+ * where the op's alias rule says so. */
 struct tri_kernel_args {
     void *const *in;
     void *const *out;
     void *scratch; /* scratch_bytes, 64-byte aligned, contents undefined */
-    int64_t grain; /* global number of the grain, 0 for ops outside grains: index base of randomness */
+    int64_t grain; /* global number, 0 outside grains: index base of randomness */
 };
 
 /* A prepared kernel. Implementations put it first in their own struct. */
@@ -50,7 +53,8 @@ struct tri_kernel {
 
 struct tri_kernel_ops {
     const char *name; /* "matmul_onednn": shown by plan and traces */
-    /* Prepares for the signature; TRI_ERR_UNSUPPORTED without a message means "take the reference". Mandatory. */
+    /* Prepares for the signature; TRI_ERR_UNSUPPORTED without a message means "take the reference".
+     * Mandatory. */
     tri_status (*prepare)(const struct tri_kernel_desc *d, struct tri_kernel **out);
     /* Runs on the calling thread and its OpenMP team. Mandatory. */
     tri_status (*run)(const struct tri_kernel *k, const struct tri_kernel_args *a);
@@ -62,12 +66,13 @@ extern const struct tri_kernel_ops *const tri_kernels_ref[TRI_OP_COUNT];
 extern const struct tri_kernel_ops *const tri_kernels_cpu[TRI_OP_COUNT];
 
 /* Prepares the kernel of d from `table`, else from the reference. Local. */
-tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table, const struct tri_kernel_desc *d,
-                              struct tri_kernel **out) TRI_CHECKED;
+tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table,
+                              const struct tri_kernel_desc *d, struct tri_kernel **out) TRI_CHECKED;
 
-/* Instruction sets our own SIMD kernels may use, in rising order. The best that the processor has is taken, or `limit` if lower. */
+/* Instruction sets our own SIMD kernels may use, in rising order. The best that the processor has
+ * is taken, or `limit` if lower. */
 enum tri_isa { TRI_ISA_SCALAR, TRI_ISA_AVX2, TRI_ISA_AVX512, TRI_ISA_COUNT };
-enum tri_isa tri_cpu_isa(void);            /* in use now */
+enum tri_isa tri_cpu_isa(void);             /* in use now */
 void tri_cpu_isa_limit(enum tri_isa limit); /* call before any prepare */
 const char *tri_isa_name(enum tri_isa isa);
 

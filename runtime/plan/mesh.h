@@ -8,10 +8,11 @@
 struct tri_mesh {
     int nranks, rank;
     int size[TRI_AXIS_COUNT];  /* their product is nranks */
-    int coord[TRI_AXIS_COUNT]; /* of this rank; rank = coordinates in row-major order, data axis slowest */
+    int coord[TRI_AXIS_COUNT]; /* of this rank; ranks are row-major, data slowest */
 };
 
-/* The work of one step: G grains of `grain` samples, numbered 0..G-1; data rank d computes [first, first + count). */
+/* The work of one step: G grains of `grain` samples, numbered 0..G-1; data rank d computes [first,
+ * first + count). */
 struct tri_grains {
     int64_t grain;        /* samples */
     int64_t total;        /* G = batch / grain */
@@ -22,9 +23,9 @@ struct tri_grains {
 struct tri_mesh tri_mesh_data(int nranks, int rank);
 const char *tri_axis_name(enum tri_axis axis);
 
-/* Cuts a global batch: batch a multiple of grain, G a multiple of the data ranks, and under `deterministic` data ranks a power of two; else
- * TRI_ERR_USAGE with all numbers. Local. */
-tri_status tri_grains_make(const struct tri_mesh *mesh, int64_t batch, int64_t grain, bool deterministic,
-                           struct tri_grains *out) TRI_CHECKED;
+/* Cuts a global batch: batch a multiple of grain, G a multiple of the data ranks, and under
+ * `deterministic` data ranks a power of two; else TRI_ERR_USAGE with all numbers. Local. */
+tri_status tri_grains_make(const struct tri_mesh *mesh, int64_t batch, int64_t grain,
+                           bool deterministic, struct tri_grains *out) TRI_CHECKED;
 
 #endif
