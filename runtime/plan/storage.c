@@ -125,6 +125,8 @@ static tri_status merge_musts(struct tri_storage_map *m, const struct tri_op *op
 {
     const struct tri_graph *g = m->program->graph;
 
+    if (op->kind == TRI_OP_PACK) /* its parts come to it: merge_pack */
+        return TRI_OK;
     if (op->kind == TRI_OP_RESHAPE)
         return follow(m, op->out[0], op->in[0], 0);
     if (op->kind == TRI_OP_VIEW)
