@@ -14,6 +14,6 @@ tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table,
     }
     ops = tri_kernels_ref[d->kind];
     if (ops == NULL)
-        return tri_fail(TRI_ERR_INTERNAL, "op kind %d has no kernel", (int)d->kind);
+        return tri_fail(TRI_ERR_INTERNAL, "op \"%s\" has no kernel", tri_op_name(d->kind));
     return ops->prepare(d, out);
 }

@@ -28,8 +28,7 @@ tri_status tri_ref_prepare(const struct tri_kernel_desc *d, struct tri_kernel **
     struct tri_arg *args;
 
     if (r == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "kernel \"%s\": out of memory",
-                        tri_kernels_ref[d->kind]->name);
+        return tri_fail(TRI_ERR_NOMEM, "kernel \"%s\": out of memory", tri_op_name(d->kind));
     args = (struct tri_arg *)(r + 1);
     r->base.ops = tri_kernels_ref[d->kind];
     r->base.scratch_bytes = scratch_doubles(d) * sizeof(double);

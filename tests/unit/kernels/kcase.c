@@ -1,0 +1,258 @@
+#include "tests/unit/kernels/kcase.h"
+
+#include "runtime/core/memory.h"
+#include "runtime/core/rng.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#define GUARD 64 /* bytes before and behind each buffer that nobody may write */
+#define FILL  0xA5
+
+struct buffers {
+    void *in[KCASE_ARGS], *out[KCASE_ARGS];
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+static uint64_t draw_index;
+
+static double uniform(double lo, double hi)
+{
+    struct tri_rng_key key = tri_rng_key_make(7, 11, 0);
+    uint32_t w[4];
+
+    tri_philox4x32(&key, draw_index++, w);
+    return lo + (hi - lo) * (double)tri_rng_uniform(w[0]);
+}
+
+static size_t arg_bytes(const struct tri_arg *a)
+{
+    return (size_t)tri_shape_count(&a->shape) * tri_dtype_bytes(a->dtype);
+}
+
+static double load(enum tri_dtype t, const void *p, int64_t i)
+{
+    switch (t) {
+    case TRI_F32:
+        return ((const float *)p)[i];
+    case TRI_F64:
+        return ((const double *)p)[i];
+    case TRI_BF16:
+        return tri_bf16_to_f32(((const uint16_t *)p)[i]);
+    case TRI_F16:
+        return tri_f16_to_f32(((const uint16_t *)p)[i]);
+    case TRI_I32:
+        return ((const int32_t *)p)[i];
+    case TRI_I64:
+        return (double)((const int64_t *)p)[i];
+    default:
+        return ((const uint8_t *)p)[i];
+    }
+}
+
+static void store(enum tri_dtype t, void *p, int64_t i, double x)
+{
+    if (t == TRI_F32)
+        ((float *)p)[i] = (float)x;
+    else if (t == TRI_F64)
+        ((double *)p)[i] = x;
+    else if (t == TRI_BF16)
+        ((uint16_t *)p)[i] = tri_bf16_from_f32((float)x);
+    else if (t == TRI_F16)
+        ((uint16_t *)p)[i] = tri_f16_from_f32((float)x);
+    else if (t == TRI_I32)
+        ((int32_t *)p)[i] = (int32_t)floor(x);
+    else if (t == TRI_I64)
+        ((int64_t *)p)[i] = (int64_t)floor(x);
+    else
+        ((uint8_t *)p)[i] = (uint8_t)x;
+}
+
+void kcase_init(struct kcase *c, enum tri_op_kind kind, const struct tri_attrs *attrs)
+{
+    memset(c, 0, sizeof(*c));
+    c->d.kind = kind;
+    if (attrs)
+        c->d.attrs = *attrs;
+    c->d.in = c->in;
+    c->d.out = c->out;
+}
+
+void *kcase_in(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double lo, double hi)
+{
+    int i = c->d.nin++;
+    int64_t n = tri_shape_count(&shape);
+
+    c->in[i] = (struct tri_arg){dtype, shape};
+    c->data[i] = tri_alloc_aligned(arg_bytes(&c->in[i]) + 1, "test");
+    cr_assert_not_null(c->data[i]);
+    for (int64_t j = 0; j < n; j++)
+        store(dtype, c->data[i], j, uniform(lo, hi));
+    return c->data[i];
+}
+
+void kcase_absent(struct kcase *c)
+{
+    c->in[c->d.nin++].shape.ndim = TRI_ARG_ABSENT;
+}
+
+void kcase_out(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double abs,
+               double rel)
+{
+    int o = c->d.nout++;
+
+    c->out[o] = (struct tri_arg){dtype, shape};
+    c->abs[o] = abs;
+    c->rel[o] = rel;
+}
+
+void kcase_out_absent(struct kcase *c)
+{
+    c->out[c->d.nout++].shape.ndim = TRI_ARG_ABSENT;
+}
+
+void kcase_alias(struct kcase *c, enum tri_alias alias, int i)
+{
+    c->alias[c->d.nout - 1] = alias;
+    c->alias_in[c->d.nout - 1] = i;
+}
+
+static void *guarded(size_t bytes)
+{
+    unsigned char *p = tri_alloc_aligned(bytes + 2 * GUARD, "test");
+
+    cr_assert_not_null(p);
+    memset(p, FILL, bytes + 2 * GUARD);
+    return p + GUARD;
+}
+
+static void guarded_free(void *p, size_t bytes, const char *what)
+{
+    unsigned char *raw = p;
+
+    if (p == NULL)
+        return;
+    for (size_t i = 0; i < GUARD; i++)
+        cr_assert(raw[-(ptrdiff_t)i - 1] == FILL && raw[bytes + i] == FILL,
+                  "%s: wrote outside a buffer", what);
+    tri_free(raw - GUARD);
+}
+
+static bool is_shared(const struct kcase *c, int o, bool in_place)
+{
+    return c->alias[o] == TRI_ALIAS_MUST || (in_place && c->alias[o] == TRI_ALIAS_MAY);
+}
+
+static void buffers_make(const struct kcase *c, bool in_place, size_t scratch, struct buffers *b)
+{
+    memset(b, 0, sizeof(*b));
+    for (int i = 0; i < c->d.nin; i++) {
+        if (c->in[i].shape.ndim < 0)
+            continue;
+        b->in[i] = guarded(arg_bytes(&c->in[i]));
+        memcpy(b->in[i], c->data[i], arg_bytes(&c->in[i]));
+    }
+    for (int o = 0; o < c->d.nout; o++) {
+        if (c->out[o].shape.ndim < 0)
+            continue;
+        b->out[o] =
+            is_shared(c, o, in_place) ? b->in[c->alias_in[o]] : guarded(arg_bytes(&c->out[o]));
+    }
+    b->scratch_bytes = scratch;
+    b->scratch = guarded(scratch);
+}
+
+/* Checks guards, and that inputs which no output shares are as they were. */
+static void buffers_free(const struct kcase *c, bool in_place, struct buffers *b, const char *what)
+{
+    bool written[KCASE_ARGS] = {false};
+
+    for (int o = 0; o < c->d.nout; o++) {
+        if (b->out[o] == NULL)
+            continue;
+        if (is_shared(c, o, in_place))
+            written[c->alias_in[o]] = true;
+        else
+            guarded_free(b->out[o], arg_bytes(&c->out[o]), what);
+    }
+    for (int i = 0; i < c->d.nin; i++) {
+        size_t bytes = b->in[i] ? arg_bytes(&c->in[i]) : 0;
+
+        cr_assert(written[i] || b->in[i] == NULL || memcmp(b->in[i], c->data[i], bytes) == 0,
+                  "%s: wrote input %d", what, i);
+        guarded_free(b->in[i], bytes, what);
+    }
+    guarded_free(b->scratch, b->scratch_bytes, what);
+}
+
+static void compare(const struct kcase *c, const struct buffers *got, const struct buffers *want,
+                    const char *what)
+{
+    for (int o = 0; o < c->d.nout; o++) {
+        int64_t n = got->out[o] ? tri_shape_count(&c->out[o].shape) : 0;
+
+        for (int64_t i = 0; i < n; i++) {
+            double g = load(c->out[o].dtype, got->out[o], i);
+            double w = load(c->out[o].dtype, want->out[o], i),
+                   limit = c->abs[o] + c->rel[o] * fabs(w);
+            bool same = g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= limit;
+
+            cr_assert(same, "%s: output %d [%lld] is %.9g, not %.9g (difference %.3g, limit %.3g)",
+                      what, o, (long long)i, g, w, fabs(g - w), limit);
+        }
+    }
+}
+
+static tri_status run_one(const struct kcase *c, const struct tri_kernel_ops *ops, bool in_place,
+                          struct buffers *b)
+{
+    struct tri_kernel *k = NULL;
+    tri_status st = ops->prepare(&c->d, &k);
+    struct tri_kernel_args args = {b->in, b->out, NULL, c->grain};
+
+    if (st != TRI_OK)
+        return st;
+    buffers_make(c, in_place, k->scratch_bytes, b);
+    args.scratch = b->scratch;
+    st = k->ops->run(k, &args);
+    cr_assert_eq(st, TRI_OK, "%s: %s", k->ops->name, tri_error_text());
+    k->ops->destroy(k);
+    return st;
+}
+
+static bool run_both(struct kcase *c, const struct tri_kernel_ops *ops, bool in_place,
+                     const char *what)
+{
+    struct buffers got, want;
+    tri_status st = run_one(c, ops, in_place, &got);
+
+    if (st == TRI_ERR_UNSUPPORTED)
+        return false;
+    cr_assert_eq(st, TRI_OK, "%s: prepare failed: %s", what, tri_error_text());
+    cr_assert_eq(run_one(c, tri_kernels_ref[c->d.kind], in_place, &want), TRI_OK);
+    compare(c, &got, &want, what);
+    buffers_free(c, in_place, &got, what);
+    buffers_free(c, in_place, &want, what);
+    return true;
+}
+
+bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what)
+{
+    bool may = false, ran = true;
+
+    for (int o = 0; o < c->d.nout; o++)
+        may = may || c->alias[o] == TRI_ALIAS_MAY;
+    for (int threads = 1; threads <= 2 && ran; threads++) {
+        omp_set_num_threads(threads);
+        c->d.nthreads = threads;
+        ran = run_both(c, ops, false, what);
+        if (ran && may)
+            run_both(c, ops, true, what);
+    }
+    for (int i = 0; i < c->d.nin; i++)
+        tri_free(c->data[i]);
+    return ran;
+}

@@ -1,0 +1,44 @@
+/* One comparison of a CPU kernel with the reference: a signature, its input data, and what each
+ * output may differ by. */
+#ifndef TRI_TESTS_UNIT_KERNELS_KCASE_H
+#define TRI_TESTS_UNIT_KERNELS_KCASE_H
+
+#include "runtime/kernels/kernels.h"
+
+#define KCASE_ARGS 12
+#define KCASE_EPS  0x1p-23 /* one unit in the last place of a float in [1, 2) */
+
+#define SHAPE(...)                                                                                 \
+    ((struct tri_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+
+/* How output o relates to an input's memory: kcase_run tries MAY both ways, MUST only shared. */
+struct kcase {
+    struct tri_kernel_desc d;
+    struct tri_arg in[KCASE_ARGS], out[KCASE_ARGS];
+    void *data[KCASE_ARGS]; /* contents of each input, owned */
+    enum tri_alias alias[KCASE_ARGS];
+    int alias_in[KCASE_ARGS];
+    double abs[KCASE_ARGS], rel[KCASE_ARGS]; /* |got - want| <= abs + rel |want| */
+    int64_t grain;
+};
+
+void kcase_init(struct kcase *c, enum tri_op_kind kind, const struct tri_attrs *attrs);
+/* Adds an input, uniform in [lo, hi) (whole numbers for integer types), and returns its contents
+ * for changes. */
+void *kcase_in(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double lo, double hi);
+void kcase_absent(struct kcase *c);
+void kcase_out(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double abs,
+               double rel);
+void kcase_out_absent(struct kcase *c);
+/* The last output may or must share memory with input i. */
+void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
+
+/* Prepares and runs `ops` and the reference with 1 and 2 threads over guarded memory, compares, and
+ * frees the inputs. False when `ops` does not support the signature. Differences are Criterion
+ * failures that name `what`. */
+bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what);
+
+/* Runs all cases of a kind; the number that `ops` supported. -1: the kind has no cases. */
+int kcases_of(enum tri_op_kind kind, const struct tri_kernel_ops *ops);
+
+#endif
