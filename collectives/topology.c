@@ -68,13 +68,21 @@ void tri_topology_finish(struct tri_topology *t)
     *t = (struct tri_topology){0};
 }
 
+bool tri_mpi_started(void)
+{
+    int started = 0;
+    int ended = 0;
+
+    (void)MPI_Initialized(&started);
+    (void)MPI_Finalized(&ended);
+    return started != 0 && ended == 0;
+}
+
 bool tri_mpi_thread_multiple(void)
 {
-    int initialised = 0;
     int level = MPI_THREAD_SINGLE;
 
-    (void)MPI_Initialized(&initialised);
-    if (initialised != 0)
+    if (tri_mpi_started())
         (void)MPI_Query_thread(&level);
     return level == MPI_THREAD_MULTIPLE;
 }

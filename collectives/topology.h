@@ -21,7 +21,8 @@ struct tri_topology {
 tri_status tri_topology_init(struct tri_topology *t, const void *mpi_comm) TRI_CHECKED;
 void tri_topology_finish(struct tri_topology *t);
 
-/* MPI is initialised with MPI_THREAD_MULTIPLE. Local. */
+/* MPI is initialised, and not finalised; with MPI_THREAD_MULTIPLE. Local. */
+bool tri_mpi_started(void);
 bool tri_mpi_thread_multiple(void);
 
 #endif
