@@ -1,17 +1,15 @@
-# Debian packages that Trireme needs; sourced by launch/quickstart.sh and tests/run.sh (POSIX sh).
+# Debian packages that Trireme needs; sourced by launch/quickstart.sh and tests/run.sh (bash).
 
-packages_build="gcc libc6-dev meson ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
-libdnnl-dev libyaml-dev libhwloc-dev zlib1g-dev"
-packages_data="dataset-fashion-mnist bible-kjv bible-kjv-text" # real images, real text
-packages_test="libcriterion-dev python3 python3-numpy python3-h5py"
+PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
+    libdnnl-dev libyaml-dev libhwloc-dev zlib1g-dev)
+PACKAGES_DATA=(dataset-fashion-mnist bible-kjv bible-kjv-text) # real images, real text
+PACKAGES_TEST=(libcriterion-dev python3 python3-numpy python3-h5py)
 
 # missing_packages NAME...: those that are not installed
 missing_packages() {
+    local package
     for package; do
-        case "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" in
-        installed) ;;
-        *) echo "$package" ;;
-        esac
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
     done
 }
 
@@ -29,16 +27,18 @@ as_root() {
 
 # install_packages NAME...: installs what is missing, touches nothing when all is there
 install_packages() {
-    missing=$(missing_packages "$@")
-    [ -z "$missing" ] && return 0
+    local missing
     if ! command -v apt-get >/dev/null; then
-        echo "this is no Debian system; install what these packages hold:" $missing >&2
+        echo "this is no Debian system; it needs what these packages hold: $*" >&2
         return 1
     fi
-    echo "installing:" $missing
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null &&
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-            -o Dpkg::Use-Pty=0 install $missing </dev/null >/dev/null
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "installing: ${missing[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null ||
+        echo 'apt-get update failed; going on with the package lists that are there' >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "${missing[@]}" </dev/null >/dev/null
 }
 
 # mpirun as root, with more ranks than cores, in containers whose ranks may not read each other's memory

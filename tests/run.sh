@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Last line: "N passed, N failed, N skipped", single cases counted.
 #   tests/run.sh [--sanitize address|thread] [meson test arguments, such as --suite unit]
 set -u
@@ -6,12 +6,12 @@ cd "$(dirname "$0")/.." || exit 2
 . launch/packages.sh
 
 build=build-test
-options="-Dtests=true"
+options=(-Dtests=true)
 if [ "${1:-}" = --sanitize ]; then
     build=build-${2:-}
     case "${2:-}" in
-    address) options="$options -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized" ;;
-    thread) options="$options -Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized" ;;
+    address) options+=(-Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized) ;;
+    thread) options+=(-Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized) ;;
     *)
         echo "usage: tests/run.sh [--sanitize address|thread] [meson test arguments]" >&2
         exit 2
@@ -24,17 +24,23 @@ if [ "${1:-}" = --sanitize ]; then
     shift 2
 fi
 
-install_packages $packages_build $packages_data $packages_test || exit 2
+# cannot WHAT: nothing could be tested, which counts as one failure
+cannot() {
+    echo "cannot $1" >&2
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 2
+}
+
+install_packages "${PACKAGES_BUILD[@]}" "${PACKAGES_DATA[@]}" "${PACKAGES_TEST[@]}" || cannot "install packages"
 # Debian's Python has numpy and h5py; another one may come first on PATH
 PATH="/usr/bin:$PATH"
 export PATH
 
 if [ ! -f "$build/build.ninja" ]; then
     rm -rf "$build"
-    # shellcheck disable=SC2086
-    meson setup $options "$build" </dev/null || exit 2
+    meson setup "${options[@]}" "$build" </dev/null || cannot "set up $build"
 fi
-ninja -C "$build" </dev/null || exit 2
+ninja -C "$build" </dev/null || cannot "build"
 
 export CRITERION_VERBOSITY_LEVEL=1 # name skipped cases
 log=$build/meson-logs/testlog.json
