@@ -9,13 +9,14 @@
 
 #include <string.h>
 
-static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item *it)
+static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item *it, uint32_t step)
 {
     struct tri_exec *x = s->x;
 
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         if (it->wait[t] != 0)
-            TRI_TRY(tri_counter_wait(&x->stream[t].done, tri_exec_mark(x, t, it->wait[t]), -1));
+            TRI_TRY(
+                tri_counter_wait(&x->stream[t].done, tri_exec_mark(x, t, step, it->wait[t]), -1));
     if (tri_exec_failed(x))
         return TRI_OK;
     tri_exec_shake(&s->jitter);
@@ -29,20 +30,20 @@ static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item
     return TRI_OK;
 }
 
-static void run_step(struct tri_exec_stream *s)
+static void run_step(struct tri_exec_stream *s, uint32_t step)
 {
     struct tri_exec *x = s->x;
     int t = (int)(s - x->stream);
 
     for (uint32_t i = 0; i < s->count && !tri_exec_failed(x); i++) {
-        tri_status st = run_item(s, &s->item[i]);
+        tri_status st = run_item(s, &s->item[i], step);
 
         if (st != TRI_OK)
             tri_exec_fail(x, st);
         else if (s->item[i].signal)
-            tri_counter_set(&s->done, tri_exec_mark(x, t, s->item[i].seq));
+            tri_counter_set(&s->done, tri_exec_mark(x, t, step, s->item[i].seq));
     }
-    tri_counter_set(&s->done, tri_exec_mark(x, t, s->count));
+    tri_counter_set(&s->done, tri_exec_mark(x, t, step, s->count));
 }
 
 static void *engine_main(void *arg)
@@ -55,7 +56,7 @@ static void *engine_main(void *arg)
 
         if (st != TRI_OK || atomic_load(&x->stop))
             return NULL;
-        run_step(s);
+        run_step(s, step);
     }
 }
 

@@ -170,7 +170,7 @@ void tri_exec_shake(struct tri_exec_jitter *j)
 /* Waits for a mark of stream t; the time counts as exposed communication. */
 static tri_status wait_for(struct tri_exec *x, int t, uint32_t seq)
 {
-    uint32_t mark = tri_exec_mark(x, t, seq);
+    uint32_t mark = tri_exec_mark(x, t, x->steps, seq);
     int64_t begin;
 
     if (tri_counter_reached(&x->stream[t].done, mark))
@@ -200,7 +200,7 @@ static tri_status run_item(struct tri_exec *x, const struct tri_exec_item *it)
     if (x->span != NULL)
         x->span[it->instr].end_ns = tri_now_ns();
     if (it->signal)
-        tri_counter_set(&s->done, tri_exec_mark(x, TRI_STREAM_COMPUTE, it->seq));
+        tri_counter_set(&s->done, tri_exec_mark(x, TRI_STREAM_COMPUTE, x->steps, it->seq));
     return TRI_OK;
 }
 
@@ -248,7 +248,7 @@ tri_status tri_exec_run(struct tri_exec *x)
         if (st != TRI_OK)
             tri_exec_fail(x, st);
     }
-    tri_counter_set(&s->done, tri_exec_mark(x, TRI_STREAM_COMPUTE, s->count));
+    tri_counter_set(&s->done, tri_exec_mark(x, TRI_STREAM_COMPUTE, x->steps, s->count));
     for (int t = TRI_STREAM_INTRA; t < TRI_STREAM_COUNT && !tri_exec_failed(x); t++) {
         tri_status st = wait_for(x, t, x->stream[t].count);
 

@@ -61,10 +61,12 @@ struct tri_exec {
     bool poison;
 };
 
-/* Counter value of stream t once `seq` instructions of the current step are complete. */
-static inline uint32_t tri_exec_mark(const struct tri_exec *x, int t, uint32_t seq)
+/* Counter value of stream t once `seq` instructions of step `step` (from 1) are complete. An engine
+ * passes its own number of the step: after its last signal the compute thread may have begun the
+ * next one. */
+static inline uint32_t tri_exec_mark(const struct tri_exec *x, int t, uint32_t step, uint32_t seq)
 {
-    return (x->steps - 1) * x->stream[t].count + seq;
+    return (step - 1) * x->stream[t].count + seq;
 }
 
 static inline bool tri_exec_failed(const struct tri_exec *x)

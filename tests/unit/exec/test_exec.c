@@ -1,0 +1,314 @@
+/* The executor: right numbers, the same bits whatever the timing, failures that come through. */
+#include "runtime/exec/exec.h"
+#include "tests/unit/exec/fake_comm.h"
+#include "tests/unit/plan/fixture.h"
+
+#include "runtime/core/log.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+/* A rank ready to run. */
+struct rank {
+    struct net net;
+    struct tri_layout *layout;
+    struct tri_program *program;
+    struct tri_memory memory;
+    struct tri_exec *exec;
+};
+
+static float weight(int tensor, int i)
+{
+    return (float)sin(1.7 * i + tensor) * 0.5f;
+}
+
+static void fill_inputs(struct rank *r, int rank)
+{
+    double *scalars = tri_exec_value(r->exec, r->net.scalars);
+
+    for (int k = 0; k < r->net.ngrains; k++) {
+        float *x = tri_exec_value(r->exec, r->net.x[k]);
+        int32_t *t = tri_exec_value(r->exec, r->net.t[k]);
+
+        for (int i = 0; i < NET_B * NET_I; i++)
+            x[i] = weight(10 + k + 5 * rank, i);
+        for (int b = 0; b < NET_B; b++)
+            t[b] = (b + k + rank) % NET_V;
+    }
+    scalars[TRI_SCALAR_FINITE] = 1;
+    scalars[TRI_SCALAR_GRAD_SCALE] = 0.05;
+    scalars[TRI_SCALAR_LR_FACTOR] = 1;
+}
+
+static void fill_weights(struct rank *r)
+{
+    const tri_vid v[3] = {r->net.w1, r->net.b1, r->net.w2};
+    const int n[3] = {NET_I * NET_H, NET_H, NET_H * NET_V};
+
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < n[k]; i++)
+            ((float *)tri_exec_value(r->exec, v[k]))[i] = weight(k, i);
+}
+
+/* Main thread only. */
+static void start_rank(struct rank *r, int ngrains, bool overlap, struct tri_comm *comm)
+{
+    struct tri_comm *comms[TRI_AXIS_COUNT] = {[TRI_AXIS_DATA] = comm};
+
+    cr_assert_eq(tri_layout_create(&r->layout), TRI_OK);
+    r->program = net_program(&r->net, ngrains, overlap, r->layout);
+    cr_assert_eq(tri_plan_verify(r->program), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(tri_memory_create(&r->memory, r->layout, &r->program, 1, NULL), TRI_OK);
+    cr_assert_eq(tri_exec_create(r->program, &r->memory, comms, &r->exec), TRI_OK);
+    fill_weights(r);
+    fill_inputs(r, tri_comm_rank(comm));
+}
+
+static void stop_rank(struct rank *r)
+{
+    tri_exec_destroy(r->exec);
+    tri_memory_destroy(&r->memory);
+    tri_program_destroy(r->program);
+    tri_layout_destroy(r->layout);
+}
+
+/* --- numbers
+ * ------------------------------------------------------------------------------------------ */
+
+/* One sample of the network by hand, in double precision; adds its gradients. Returns its loss. */
+static double hand_sample(const float *x, int target, double dw1[NET_I][NET_H], double db1[NET_H],
+                          double dw2[NET_H][NET_V])
+{
+    double h[NET_H], l[NET_V], sum = 0, dl[NET_V];
+
+    for (int j = 0; j < NET_H; j++) {
+        h[j] = (double)weight(1, j);
+        for (int i = 0; i < NET_I; i++)
+            h[j] += (double)x[i] * (double)weight(0, i * NET_H + j);
+        h[j] = h[j] > 0 ? h[j] : 0;
+    }
+    for (int v = 0; v < NET_V; v++) {
+        l[v] = 0;
+        for (int j = 0; j < NET_H; j++)
+            l[v] += h[j] * (double)weight(2, j * NET_V + v);
+        sum += exp(l[v]);
+    }
+    for (int v = 0; v < NET_V; v++)
+        dl[v] = exp(l[v]) / sum - (v == target);
+    for (int j = 0; j < NET_H; j++) {
+        double dh = 0;
+
+        for (int v = 0; v < NET_V; v++) {
+            dw2[j][v] += h[j] * dl[v];
+            dh += dl[v] * (double)weight(2, j * NET_V + v);
+        }
+        dh = h[j] > 0 ? dh : 0;
+        db1[j] += dh;
+        for (int i = 0; i < NET_I; i++)
+            dw1[i][j] += (double)x[i] * dh;
+    }
+    return log(sum) - l[target];
+}
+
+/* |f32 result - exact| <= 24 products and sums of numbers below 4, each rounded once: 24 * 4 *
+ * 2^-24 < 1e-5. */
+static void check_weights(const struct rank *r, tri_vid v, int tensor, const double *grad, int n)
+{
+    const float *w = tri_exec_value(r->exec, v);
+
+    for (int i = 0; i < n; i++)
+        cr_assert_float_eq((double)w[i], (double)weight(tensor, i) - 0.1 * 0.05 * grad[i], 1e-5,
+                           "tensor %d element %d", tensor, i);
+}
+
+Test(exec, a_step_has_the_numbers_of_a_computation_by_hand)
+{
+    struct rank r;
+    double dw1[NET_I][NET_H] = {{0}}, db1[NET_H] = {0}, dw2[NET_H][NET_V] = {{0}}, loss = 0;
+    struct tri_exec_times times;
+
+    start_rank(&r, 3, true, NULL);
+    for (int k = 0; k < 3; k++)
+        for (int b = 0; b < NET_B; b++)
+            loss += hand_sample((float *)tri_exec_value(r.exec, r.net.x[k]) + b * NET_I,
+                                ((int32_t *)tri_exec_value(r.exec, r.net.t[k]))[b], dw1, db1, dw2) *
+                    (k == 2); /* the fixture sums the last grain's statistics */
+    cr_assert_eq(tri_exec_run(r.exec), TRI_OK, "%s", tri_error_text());
+    check_weights(&r, r.net.w1, 0, &dw1[0][0], NET_I * NET_H);
+    check_weights(&r, r.net.b1, 1, db1, NET_H);
+    check_weights(&r, r.net.w2, 2, &dw2[0][0], NET_H * NET_V);
+    cr_assert_float_eq(((double *)tri_exec_value(r.exec, r.net.stats))[TRI_STATS_LOSS], 2 * loss,
+                       1e-5);
+    tri_exec_times(r.exec, &times);
+    cr_assert_eq(times.compute_ns + times.wait_ns, times.total_ns);
+    cr_assert_gt(times.compute_ns, 0);
+    stop_rank(&r);
+}
+
+Test(exec, a_trace_has_every_instruction)
+{
+    struct rank r;
+    struct tri_exec_span span[256];
+
+    start_rank(&r, 2, true, NULL);
+    cr_assert_leq(r.program->ninstr, 256);
+    tri_exec_trace(r.exec, span);
+    cr_assert_eq(tri_exec_run(r.exec), TRI_OK);
+    tri_exec_trace(r.exec, NULL);
+    for (int i = 0; i < r.program->ninstr; i++) {
+        cr_assert_eq(span[i].instr, i);
+        cr_assert_gt(span[i].begin_ns, 0);
+        cr_assert_geq(span[i].end_ns, span[i].begin_ns);
+    }
+    cr_assert_eq(tri_exec_run(r.exec), TRI_OK);
+    stop_rank(&r);
+}
+
+/* --- timing changes nothing
+ * ----------------------------------------------------------------------- */
+
+struct race {
+    struct rank rank[2];
+    int steps;
+};
+
+static int run_steps(struct tri_comm *c, void *arg)
+{
+    struct race *race = arg;
+    struct rank *r = &race->rank[c->rank];
+
+    for (int s = 0; s < race->steps; s++)
+        if (tri_exec_run(r->exec) != TRI_OK)
+            return 1;
+    return 0;
+}
+
+/* Runs two ranks; their weights, which must be equal on both, go to out. */
+static void run_race(bool overlap, uint64_t seed, int max_us, bool poison, float out[NET_I * NET_H])
+{
+    struct fake_world w;
+    struct race race = {.steps = 25};
+
+    fake_world_init(&w, 2);
+    for (int r = 0; r < 2; r++) {
+        start_rank(&race.rank[r], 3, overlap, &w.comm[r].base);
+        tri_exec_jitter(race.rank[r].exec, seed + (uint64_t)r, max_us);
+        tri_exec_poison(race.rank[r].exec, poison);
+    }
+    fake_world_run(&w, run_steps, &race);
+    memcpy(out, tri_exec_value(race.rank[0].exec, race.rank[0].net.w1),
+           NET_I * NET_H * sizeof(float));
+    cr_assert_arr_eq(out, tri_exec_value(race.rank[1].exec, race.rank[1].net.w1),
+                     NET_I * NET_H * sizeof(float));
+    for (int r = 0; r < 2; r++) { /* the gap between b1 and w1 in their bucket */
+        const unsigned char *flat = tri_exec_value(race.rank[r].exec, race.rank[r].net.flat1);
+
+        for (int i = 4 * NET_H; i < 64; i++)
+            cr_assert_eq(flat[i], 0, "the gap was written");
+    }
+    for (int r = 0; r < 2; r++)
+        stop_rank(&race.rank[r]);
+    fake_world_finish(&w);
+}
+
+Test(exec, timing_overlap_and_poison_change_no_bit)
+{
+    float want[NET_I * NET_H], got[NET_I * NET_H];
+
+    run_race(false, 0, 0, false, want);
+    for (int i = 0; i < NET_I * NET_H; i++)
+        cr_assert(isfinite(want[i]));
+    cr_assert_neq(want[0], weight(0, 0));
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        for (int overlap = 0; overlap < 2; overlap++) {
+            run_race(overlap == 1, 2 * seed, 60, true, got);
+            cr_assert_arr_eq(got, want, sizeof(want), "seed %d overlap %d", (int)seed, overlap);
+        }
+    }
+}
+
+/* --- failures
+ * ----------------------------------------------------------------------------------------- */
+
+static int expect_comm_failure(struct tri_comm *c, void *arg)
+{
+    struct race *race = arg;
+    struct rank *r = &race->rank[c->rank];
+
+    if (tri_exec_run(r->exec) != TRI_OK)
+        return 1;
+    for (int again = 0; again < 2; again++) /* the failure stays */
+        if (tri_exec_run(r->exec) != TRI_ERR_COMM ||
+            strstr(tri_error_text(), "lost its peer") == NULL)
+            return 2;
+    return 0;
+}
+
+Test(exec, a_failed_collective_ends_the_step_with_its_message)
+{
+    for (int overlap = 0; overlap < 2; overlap++) {
+        struct fake_world w;
+        struct race race = {.steps = 2};
+
+        fake_world_init(&w, 2);
+        w.fail_call = 5; /* the second collective of the second step */
+        for (int r = 0; r < 2; r++)
+            start_rank(&race.rank[r], 2, overlap == 1, &w.comm[r].base);
+        fake_world_run(&w, expect_comm_failure, &race);
+        for (int r = 0; r < 2; r++)
+            stop_rank(&race.rank[r]);
+        fake_world_finish(&w);
+    }
+}
+
+static tri_status run_broken(const struct tri_kernel *k, const struct tri_kernel_args *a)
+{
+    (void)k;
+    (void)a;
+    return tri_fail(TRI_ERR_NUMERIC, "broken kernel");
+}
+
+static void destroy_nothing(struct tri_kernel *k)
+{
+    (void)k;
+}
+
+Test(exec, a_failed_kernel_ends_the_step_with_its_message)
+{
+    static const struct tri_kernel_ops ops = {
+        .name = "broken", .run = run_broken, .destroy = destroy_nothing};
+    struct tri_kernel broken = {.ops = &ops}, *good;
+    struct rank r;
+    int32_t k;
+    int64_t begin = tri_now_ns();
+
+    start_rank(&r, 2, true, NULL);
+    k = r.program->instr[net_instr(r.program, "drelu")].kernel;
+    good = r.program->kernel[k];
+    tri_exec_destroy(r.exec);
+    r.program->kernel[k] = &broken;
+    cr_assert_eq(
+        tri_exec_create(r.program, &r.memory, (struct tri_comm *[TRI_AXIS_COUNT]){NULL}, &r.exec),
+        TRI_OK);
+    cr_assert_eq(tri_exec_run(r.exec), TRI_ERR_NUMERIC);
+    cr_assert_str_eq(tri_error_text(), "broken kernel");
+    cr_assert_eq(tri_exec_run(r.exec), TRI_ERR_NUMERIC);
+    r.program->kernel[k] = good;
+    stop_rank(&r);
+    cr_assert_lt(tri_now_ns() - begin, INT64_C(5000000000));
+}
+
+Test(exec, too_little_memory_is_refused)
+{
+    struct rank r;
+    struct tri_memory small;
+    struct tri_exec *x;
+
+    start_rank(&r, 1, true, NULL);
+    small = r.memory;
+    small.bytes[TRI_ARENA_STEP] = 0;
+    cr_assert_eq(tri_exec_create(r.program, &small, (struct tri_comm *[TRI_AXIS_COUNT]){NULL}, &x),
+                 TRI_ERR_INTERNAL);
+    stop_rank(&r);
+}
