@@ -18,14 +18,16 @@ static int compare_offsets(const void *a, const void *b)
     return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
 }
 
-/* Adds the hash of bytes [from, to) to *sum, through a buffer of one piece. */
+#define GAP_BYTES ((size_t)64 << 10) /* read at once of the small gaps between tensors */
+
+/* Adds the hash of bytes [from, to) to *sum, through a buffer of GAP_BYTES. */
 static tri_status hash_range(int fd, const char *path, int64_t from, int64_t to, void *buf,
                              uint64_t *sum)
 {
     while (from < to) {
         size_t n = (size_t)(to - from);
-        if (n > TRI_FILE_PIECE_BYTES)
-            n = TRI_FILE_PIECE_BYTES;
+        if (n > GAP_BYTES)
+            n = GAP_BYTES;
         TRI_TRY(tri_pread_all(fd, buf, n, from, path));
         *sum += tri_manifest_hash("layout", from, buf, n);
         from += (int64_t)n;
@@ -37,13 +39,13 @@ tri_status tri_layout_hash(int fd, const char *path, const struct tri_manifest *
 {
     const struct tri_manifest_tensor **order =
         tri_calloc((size_t)m->ntensor + 1, sizeof(*order), "tensor order");
-    void *buf = tri_alloc_aligned(TRI_FILE_PIECE_BYTES, "piece of a file");
+    void *buf = tri_alloc_aligned(GAP_BYTES, "piece of a file");
     int64_t at = 0;
     uint64_t sum = 0;
     tri_status st = TRI_OK;
 
     if (order == NULL || buf == NULL) {
-        st = tri_fail(TRI_ERR_NOMEM, "'%s': cannot allocate %zu bytes", path, TRI_FILE_PIECE_BYTES);
+        st = tri_fail(TRI_ERR_NOMEM, "'%s': cannot allocate %zu bytes", path, GAP_BYTES);
         goto free_all;
     }
     for (int i = 0; i < m->ntensor; i++)
@@ -73,7 +75,8 @@ tri_status tri_stored_hash(int fd, const char *path, const struct tri_manifest_t
     tri_status st = TRI_OK;
 
     if (data == NULL && bytes > 0) {
-        buf = tri_alloc_aligned(TRI_FILE_PIECE_BYTES, "piece of a file");
+        buf = tri_alloc_aligned(bytes < TRI_FILE_PIECE_BYTES ? bytes : TRI_FILE_PIECE_BYTES,
+                                "piece of a file");
         if (buf == NULL)
             return tri_fail(TRI_ERR_NOMEM, "'%s': cannot allocate %zu bytes", path,
                             TRI_FILE_PIECE_BYTES);

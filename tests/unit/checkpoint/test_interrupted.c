@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,9 @@ Test(interrupted, a_full_disk_is_an_error_with_its_reason)
 
     model_init(&m);
     memcpy(root, m.root, sizeof(root));
-    if (mount("tmpfs", root, "tmpfs", 0, "size=1m") != 0) {
+    /* In a mount namespace of its own, which goes with this process. */
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", root, "tmpfs", 0, "size=1m") != 0) {
         model_finish(&m);
         free(big);
         cr_skip_test("no right to mount a small file system");
