@@ -1,5 +1,5 @@
 /* Comparison of two checkpoints. */
-#include "launch/commands.h"
+#include "launch/cmd_checkpoint.h"
 
 #include "runtime/checkpoint/files.h"
 

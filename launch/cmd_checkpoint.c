@@ -1,5 +1,5 @@
 /* trireme checkpoint: look at checkpoints without running anything. */
-#include "launch/commands.h"
+#include "launch/cmd_checkpoint.h"
 
 #include "runtime/checkpoint/files.h"
 

@@ -10,6 +10,7 @@ struct mp_case {
 };
 
 /* Tables end with a NULL name. */
+extern const struct mp_case mp_checkpoint_cases[];
 extern const struct mp_case mp_comm_cases[];
 extern const struct mp_case mp_exchange_cases[];
 

@@ -1,7 +1,7 @@
 /* The exit codes and texts of `trireme checkpoint`. */
 #include "tests/unit/checkpoint/fixture.h"
 
-#include "launch/commands.h"
+#include "launch/cmd_checkpoint.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

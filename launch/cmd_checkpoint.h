@@ -1,6 +1,6 @@
-/* The commands of the program, one file each. */
-#ifndef TRI_LAUNCH_COMMANDS_H
-#define TRI_LAUNCH_COMMANDS_H
+/* `trireme checkpoint`. */
+#ifndef TRI_LAUNCH_CMD_CHECKPOINT_H
+#define TRI_LAUNCH_CMD_CHECKPOINT_H
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/core/status.h"
