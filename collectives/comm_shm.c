@@ -52,8 +52,9 @@ static struct comm_shm *self_of(struct tri_comm *c)
     return (struct comm_shm *)c;
 }
 
-/* Free bytes for windows on the node, agreed: the least that any rank sees. */
-static tri_status agree_room(struct comm_shm *s, size_t bytes, bool *enough)
+/* *enough: every rank sees room for windows of `bytes` per rank. If not, rank 0 logs what is taken
+ * `instead`. */
+static tri_status agree_room(struct comm_shm *s, size_t bytes, const char *instead, bool *enough)
 {
     struct statvfs fs;
     uint64_t need = ((uint64_t)bytes + PAGE_BYTES) * (uint64_t)s->base.size + SPARE_BYTES;
@@ -64,8 +65,8 @@ static tri_status agree_room(struct comm_shm *s, size_t bytes, bool *enough)
     TRI_TRY(tri_comm_allreduce(s->setup, &room, 1, TRI_I64, TRI_REDUCE_MIN, false));
     *enough = (uint64_t)room >= need;
     if (!*enough && s->base.rank == 0)
-        tri_warn("communicator '%s': /dev/shm has %lld MB free, %llu MB are needed", s->name,
-                 (long long)(room >> 20), (unsigned long long)(need >> 20));
+        tri_warn("communicator '%s': /dev/shm has %lld MB free, %llu MB are needed: using %s",
+                 s->name, (long long)(room >> 20), (unsigned long long)(need >> 20), instead);
     return TRI_OK;
 }
 
@@ -120,7 +121,8 @@ static tri_status make_window(struct comm_shm *s, size_t bytes, bool plain_ok, s
     if (w == NULL || w->part == NULL)
         st = tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate a window", s->name);
     TRI_TRY_GOTO(st, tri_comm_agree(s->setup, st), fail);
-    TRI_TRY_GOTO(st, agree_room(s, w->bytes, &enough), fail);
+    TRI_TRY_GOTO(
+        st, agree_room(s, w->bytes, plain_ok ? "ordinary memory" : "MPI messages", &enough), fail);
     if (!enough && !plain_ok) {
         free_window(w);
         *out = NULL;

@@ -8,8 +8,8 @@
 #include "runtime/core/memory.h"
 
 enum {
-    STAGING_BYTES =
-        4 << 20, /* per rank: pieces of 2 MB stay in the second or third level of the cache */
+    STAGING_BYTES = 4 << 20, /* per rank: pieces of 2 MB stay in the cache */
+    CONTROL_BYTES = 1 << 16, /* agreements are small */
     TIMEOUT_MS = 600000
 };
 
@@ -25,7 +25,9 @@ tri_status tri_world_connect(const void *mpi_comm, const struct tri_topology *to
     if (topology->size == 1)
         return tri_comm_self_create(name, out);
     if (topology->nodes == 1 && !cfg->no_shared)
-        TRI_TRY(tri_comm_shm_create(mpi_comm, name, STAGING_BYTES, cfg->timeout_ms, &c));
+        TRI_TRY(tri_comm_shm_create(mpi_comm, name,
+                                    cfg->staging_bytes > 0 ? cfg->staging_bytes : STAGING_BYTES,
+                                    cfg->timeout_ms, &c));
     if (c == NULL)
         TRI_TRY(tri_comm_mpi_create(mpi_comm, name, cfg->timeout_ms, &c));
     if (topology->rank == 0)
@@ -39,13 +41,16 @@ tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cf
 {
     struct tri_world *w = tri_calloc(1, sizeof(*w), "world");
     struct tri_world_cfg io = cfg != NULL ? *cfg : defaults;
+    struct tri_world_cfg control = io;
     tri_status st;
 
     if (w == NULL)
         return tri_fail(TRI_ERR_NOMEM, "cannot allocate the communicators of the job");
+    control.staging_bytes = CONTROL_BYTES;
     io.no_shared = true; /* rare small calls, and few threads that poll the same memory */
     TRI_TRY_GOTO(st, tri_topology_init(&w->topology, mpi_comm), fail);
-    TRI_TRY_GOTO(st, tri_world_connect(mpi_comm, &w->topology, "control", cfg, &w->control), fail);
+    TRI_TRY_GOTO(st, tri_world_connect(mpi_comm, &w->topology, "control", &control, &w->control),
+                 fail);
     TRI_TRY_GOTO(st, tri_world_connect(mpi_comm, &w->topology, "exchange", cfg, &w->exchange),
                  fail);
     TRI_TRY_GOTO(st, tri_world_connect(mpi_comm, &w->topology, "io", &io, &w->io), fail);

@@ -17,8 +17,9 @@ struct tri_world {
 };
 
 struct tri_world_cfg {
-    int64_t timeout_ms; /* deadline of each call; < 0: none */
-    bool no_shared;     /* never shared memory */
+    int64_t timeout_ms;   /* deadline of each call; < 0: none */
+    bool no_shared;       /* never shared memory */
+    size_t staging_bytes; /* per rank, of a shared-memory communicator; 0: 4 MiB */
 };
 
 /* *mpi_comm: the ranks of the job, an MPI_Comm; duplicated, stays the caller's. cfg NULL: 600 s,

@@ -308,8 +308,7 @@ static void *engine_main(void *arg)
     struct tri_exchange *x = arg;
 
     for (;;) {
-        (void)!tri_counter_wait(&x->released, x->done + 1, -1);
-        if (atomic_load(&x->stop))
+        if (tri_counter_wait(&x->released, x->done + 1, -1) != TRI_OK || atomic_load(&x->stop))
             return NULL;
         engine_step(x);
     }

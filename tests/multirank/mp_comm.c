@@ -341,7 +341,51 @@ static int run_world(int rank, int size)
     return 0;
 }
 
+/* More shared memory than there is: no communicator, on every rank, and no window call. */
+static int run_no_room(int rank, int size)
+{
+    const struct tri_world_cfg cfg = {.timeout_ms = TIMEOUT_MS, .staging_bytes = (size_t)1 << 45};
+    struct tri_topology t;
+    struct tri_comm *c;
+    int64_t v = 1;
+
+    MP_OK(tri_comm_shm_create(&world, "too large", (size_t)1 << 45, TIMEOUT_MS, &c));
+    MP_CHECK(c == NULL, "made");
+    MP_OK(tri_topology_init(&t, &world));
+    MP_OK(tri_world_connect(&world, &t, "falls back", &cfg, &c));
+    MP_CHECK(strcmp(c->ops->name, "mpi") == 0, "%s", c->ops->name);
+    MP_OK(tri_comm_allreduce(c, &v, 1, TRI_I64, TRI_REDUCE_SUM, false));
+    MP_CHECK(v == size, "sum %lld", (long long)v);
+    tri_comm_destroy(c);
+    tri_topology_finish(&t);
+    return 0;
+}
+
+/* A message beyond 2^31 bytes; needs 2 GB a rank, so it is started by hand: mpirun -n 2 mp_worker
+ * large. */
+static int run_large(int rank, int size)
+{
+    const size_t bytes = ((size_t)1 << 31) + 8;
+    struct tri_comm *c;
+    unsigned char *buf = tri_calloc(bytes, 1, "test");
+    int64_t *last = (int64_t *)(void *)(buf + bytes - 8);
+
+    MP_CHECK(buf != NULL, "no memory");
+    MP_OK(tri_comm_mpi_create(&world, "large", 60000, &c));
+    *last = rank + 1;
+    MP_OK(tri_comm_broadcast(c, buf, bytes, size - 1));
+    MP_CHECK(*last == size, "last %lld", (long long)*last);
+    *last = rank + 1;
+    MP_OK(tri_comm_allreduce(c, buf, (int64_t)(bytes / 8), TRI_I64, TRI_REDUCE_SUM, false));
+    MP_CHECK(*last == (int64_t)size * (size + 1) / 2, "last %lld", (long long)*last);
+    tri_comm_destroy(c);
+    tri_free(buf);
+    return 0;
+}
+
 const struct mp_case mp_comm_cases[] = {
+    {"no_room", run_no_room},
+    {"large", run_large},
     {"allreduce", run_allreduce},
     {"tree", run_tree},
     {"tree_refused", run_tree_refused},

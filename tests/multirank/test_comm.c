@@ -57,6 +57,12 @@ Test(comm, deadlines_name_the_late_rank)
     expect_good("deadline", 4);
 }
 
+Test(comm, too_little_shared_memory_means_messages)
+{
+    expect_good("no_room", 2);
+    expect_good("no_room", 3);
+}
+
 Test(comm, world_has_its_communicators)
 {
     expect_good("world", 1);
