@@ -49,7 +49,8 @@ tri_status tri_memory_create(struct tri_memory *m, const struct tri_layout *layo
     /* No rank may enter the transport's collective allocation when another one cannot. */
     if (exchange_comm != NULL)
         st = tri_comm_agree(exchange_comm, st);
-    TRI_TRY_GOTO(st, st, destroy);
+    if (st != TRI_OK)
+        goto destroy;
     TRI_TRY_GOTO(st, allocate_exchange(m, exchange_comm), destroy);
     /* Gaps between the parts of a bucket are summed with them and must be zero; no kernel writes
      * them later. */
