@@ -41,17 +41,15 @@ static double clip_factor(double clip, double norm)
 }
 
 void tri_control_scalars(const struct tri_control *c, const double *stats, const int64_t *counters,
-                         const double *const *sumsq, int nsumsq, double *scalars)
+                         void *const *sumsq, int nsumsq, double *scalars)
 {
     double targets = stats[TRI_STATS_TARGETS], sum = 0, norm = 0;
     int64_t update = counters[TRI_COUNTER_UPDATES] + 1;
     bool finite = isfinite(stats[TRI_STATS_LOSS]);
 
-    for (int i = 0; i < nsumsq; i++) {
-        finite = finite && isfinite(sumsq[i][0]);
-        sum += sumsq[i][0];
-    }
-    finite = finite && isfinite(sum);
+    for (int i = 0; i < nsumsq; i++)
+        sum += *(const double *)sumsq[i];
+    finite = finite && isfinite(sum); /* squares cannot cancel: a term that is not finite shows */
     if (targets > 0)
         norm = sqrt(sum) / targets;
     for (int i = 0; i < TRI_SCALAR_COUNT; i++)

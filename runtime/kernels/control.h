@@ -21,12 +21,13 @@ TRI_BEGIN_DECLS
 double tri_schedule_factor(const struct tri_control *c, int64_t u);
 
 /* Fills scalars[TRI_SCALAR_COUNT] of a step from the summed loss statistics, the counters after
- * STEP_BEGIN and the nsumsq partial sums of squares of the summed gradients (added in their order):
+ * STEP_BEGIN and the sums of squares of the summed gradients (one double behind each of the nsumsq
+ * pointers, added in their order):
  *   finite = every sumsq and the loss are finite;  norm = sqrt(sum of sumsq) / targets
  *   grad scale = min(1, clip / norm) / targets;    bias_i = 1 - beta_i ^ (updates + 1)
  * Without targets the loss, the norm and the gradient scale are 0. Local. */
 void tri_control_scalars(const struct tri_control *c, const double *stats, const int64_t *counters,
-                         const double *const *sumsq, int nsumsq, double *scalars);
+                         void *const *sumsq, int nsumsq, double *scalars);
 
 TRI_END_DECLS
 #endif

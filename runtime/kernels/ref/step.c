@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_SUMSQ 4096 /* gradients' partial sums that CONTROL takes */
-
 tri_status tri_ref_step_begin(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     (void)k;
@@ -59,15 +57,9 @@ tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_arg
 tri_status tri_ref_control(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
-    const double *sumsq[MAX_SUMSQ];
-    int n = d->nin - 2;
 
-    if (n > MAX_SUMSQ)
-        return tri_fail(TRI_ERR_UNSUPPORTED, "control: %d sums of squares, at most %d", n,
-                        MAX_SUMSQ);
-    for (int i = 0; i < n; i++)
-        sumsq[i] = args->in[i + 2];
-    tri_control_scalars(&d->attrs.control, args->in[0], args->in[1], sumsq, n, args->out[0]);
+    tri_control_scalars(&d->attrs.control, args->in[0], args->in[1], args->in + 2, d->nin - 2,
+                        args->out[0]);
     return TRI_OK;
 }
 

@@ -1,29 +1,11 @@
 /* Schedule, norm, clipping and optimizers by hand. */
 #include "runtime/kernels/control.h"
 #include "runtime/kernels/kernels.h"
-#include "tests/unit/kernels/kcase.h"
+#include "tests/unit/kernels/by_hand.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
-
-#define NEAR(a, b)                                                                                 \
-    cr_assert(fabs((double)(a) - (double)(b)) <= 1e-6 * fmax(1e-3, fabs((double)(b))),             \
-              "%.9g, not %.9g", (double)(a), (double)(b))
-
-/* Runs the reference kernel of a kind over buffers whose shapes do not matter beyond their counts.
- */
-static void run(enum tri_op_kind kind, const struct tri_attrs *at, int nin,
-                const struct tri_arg *arg, void **in, int nout, void **out)
-{
-    struct tri_kernel_desc d = {
-        .kind = kind, .attrs = *at, .nin = nin, .nout = nout, .in = arg, .out = arg};
-    struct tri_kernel *k;
-
-    cr_assert_eq(tri_kernels_ref[kind]->prepare(&d, &k), TRI_OK);
-    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){in, out, NULL, 0}), TRI_OK);
-    k->ops->destroy(k);
-}
 
 static const struct tri_arg f32_2[4] = {
     {TRI_F32, {1, {2}}}, {TRI_F32, {1, {2}}}, {TRI_F32, {1, {2}}}, {TRI_F32, {1, {2}}}};
