@@ -7,17 +7,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* One function per instruction set, picked by the loader; the loops below are what the compiler
- * vectorises. */
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-
 #define SUM(a, b)     ((a) + (b))
 #define SUM_INT(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define MIN(a, b)     ((a) < (b) || (a) != (a) ? (a) : (b))
 #define MAX(a, b)     ((a) > (b) || (a) != (a) ? (a) : (b))
 
-#define DEFINE_PAIR(name, type, OP)                                                                \
-    WIDE static void name(void *dst, const void *a, const void *b, int64_t count)                  \
+#define DEFINE_PAIR(isa, name, type, OP)                                                           \
+    isa static void name(void *dst, const void *a, const void *b, int64_t count)                   \
     {                                                                                              \
         type *d = dst;                                                                             \
         const type *x = a;                                                                         \
@@ -27,35 +23,62 @@
             d[i] = (type)OP(x[i], y[i]);                                                           \
     }
 
-DEFINE_PAIR(sum_f32, float, SUM)
-DEFINE_PAIR(min_f32, float, MIN)
-DEFINE_PAIR(max_f32, float, MAX)
-DEFINE_PAIR(sum_f64, double, SUM)
-DEFINE_PAIR(min_f64, double, MIN)
-DEFINE_PAIR(max_f64, double, MAX)
-DEFINE_PAIR(sum_i32, int32_t, SUM_INT)
-DEFINE_PAIR(min_i32, int32_t, MIN)
-DEFINE_PAIR(max_i32, int32_t, MAX)
-DEFINE_PAIR(sum_i64, int64_t, SUM_INT)
-DEFINE_PAIR(min_i64, int64_t, MIN)
-DEFINE_PAIR(max_i64, int64_t, MAX)
-
-static tri_reduce_fn *const pair_fn[TRI_DTYPE_COUNT][3] = {
-    [TRI_F32] = {sum_f32, min_f32, max_f32},
-    [TRI_F64] = {sum_f64, min_f64, max_f64},
-    [TRI_I32] = {sum_i32, min_i32, max_i32},
-    [TRI_I64] = {sum_i64, min_i64, max_i64},
+/* Functions of one instruction set. _both: two buffers get their sum in one pass, the case of two
+ * ranks. */
+struct reducers {
+    tri_reduce_fn *pair[TRI_DTYPE_COUNT][3]; /* by type and operation */
+    void (*both)(float *a, float *b, int64_t count);
 };
 
-/* Both sides of two buffers get the sum in one pass: the case of two ranks. */
-WIDE static void sum_f32_both(float *a, float *b, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float s = a[i] + b[i];
+#define DEFINE_SET(isa, set)                                                                       \
+    DEFINE_PAIR(isa, sum_f32_##set, float, SUM)                                                    \
+    DEFINE_PAIR(isa, min_f32_##set, float, MIN)                                                    \
+    DEFINE_PAIR(isa, max_f32_##set, float, MAX)                                                    \
+    DEFINE_PAIR(isa, sum_f64_##set, double, SUM)                                                   \
+    DEFINE_PAIR(isa, min_f64_##set, double, MIN)                                                   \
+    DEFINE_PAIR(isa, max_f64_##set, double, MAX)                                                   \
+    DEFINE_PAIR(isa, sum_i32_##set, int32_t, SUM_INT)                                              \
+    DEFINE_PAIR(isa, min_i32_##set, int32_t, MIN)                                                  \
+    DEFINE_PAIR(isa, max_i32_##set, int32_t, MAX)                                                  \
+    DEFINE_PAIR(isa, sum_i64_##set, int64_t, SUM_INT)                                              \
+    DEFINE_PAIR(isa, min_i64_##set, int64_t, MIN)                                                  \
+    DEFINE_PAIR(isa, max_i64_##set, int64_t, MAX)                                                  \
+                                                                                                   \
+    isa static void both_##set(float *a, float *b, int64_t count)                                  \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            float s = a[i] + b[i];                                                                 \
+                                                                                                   \
+            a[i] = s;                                                                              \
+            b[i] = s;                                                                              \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static const struct reducers set = {                                                           \
+        .pair =                                                                                    \
+            {                                                                                      \
+                [TRI_F32] = {sum_f32_##set, min_f32_##set, max_f32_##set},                         \
+                [TRI_F64] = {sum_f64_##set, min_f64_##set, max_f64_##set},                         \
+                [TRI_I32] = {sum_i32_##set, min_i32_##set, max_i32_##set},                         \
+                [TRI_I64] = {sum_i64_##set, min_i64_##set, max_i64_##set},                         \
+            },                                                                                     \
+        .both = both_##set,                                                                        \
+    };
 
-        a[i] = s;
-        b[i] = s;
-    }
+DEFINE_SET(__attribute__((optimize("O3"))), base)
+#if defined(__x86_64__)
+DEFINE_SET(__attribute__((target("avx2"), optimize("O3"))), avx2)
+#endif
+
+/* The widest set of this processor. Asked for at each call: a look at a word that the C library has
+ * filled. */
+static const struct reducers *reducers(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return &avx2;
+#endif
+    return &base;
 }
 
 enum tri_dtype tri_reduce_dtype(enum tri_dtype dtype)
@@ -65,7 +88,7 @@ enum tri_dtype tri_reduce_dtype(enum tri_dtype dtype)
 
 tri_status tri_reduce_find(enum tri_dtype dtype, enum tri_reduce op, tri_reduce_fn **out)
 {
-    tri_reduce_fn *fn = pair_fn[dtype][op];
+    tri_reduce_fn *fn = reducers()->pair[dtype][op];
 
     if (fn == NULL)
         return tri_fail(TRI_ERR_UNSUPPORTED, "a reduction of type '%s' is not supported",
@@ -143,7 +166,7 @@ tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, in
     TRI_TRY(tri_reduce_find(in, op, &m.fn));
     if (n == 2 && nto == 2 && dtype == TRI_F32 && op == TRI_REDUCE_SUM && to[0] == from[0] &&
         to[1] == from[1]) {
-        sum_f32_both((float *)to[0] + first, (float *)to[1] + first, count);
+        reducers()->both((float *)to[0] + first, (float *)to[1] + first, count);
         return TRI_OK;
     }
     for (int64_t at = first; at < first + count; at += block) {
