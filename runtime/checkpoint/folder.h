@@ -28,6 +28,13 @@ tri_status tri_stored_hash(int fd, const char *path, const struct tri_manifest_t
  * the manifest. */
 tri_status tri_folder_check(const char *folder, const struct tri_manifest *m) TRI_CHECKED;
 
+/* Address of the first element that this rank owns, NULL without any. */
+const void *tri_checkpoint_owned(const struct tri_checkpoint_tensor *t);
+/* tri_checkpoint_save with the elements to write at owned[i], the first owned one of tensor i,
+ * instead of inside save->tensor[i].data, which is not looked at. NULL: inside. Collective. */
+tri_status tri_checkpoint_save_owned(struct tri_comm *comm, const struct tri_checkpoint_save *save,
+                                     const void *const *owned) TRI_CHECKED;
+
 /* Name of the tensor that holds the step inside model.h5. */
 #define TRI_STEP_TENSOR "step"
 

@@ -18,8 +18,9 @@
 struct saving {
     struct tri_comm *comm;
     const struct tri_checkpoint_save *save;
-    struct tri_manifest m; /* tensors of the save, then the step */
-    char *folder;          /* RUN_DIR/checkpoints */
+    const void *const *owned; /* first owned element of each tensor; NULL: in the whole tensors */
+    struct tri_manifest m;    /* tensors of the save, then the step */
+    char *folder;             /* RUN_DIR/checkpoints */
     char *temporary, *final;
     char *model;       /* model.h5 in the temporary folder */
     int64_t *exchange; /* 2 numbers a tensor, for offsets and checksums */
@@ -134,18 +135,17 @@ static tri_status share_offsets(struct saving *s)
     return TRI_OK;
 }
 
-/* Writes elements [first, first + count) and sets the tensor's checksum to this rank's part of it.
- */
+/* Writes elements [first, first + count), which lie at `from`, and sets the tensor's checksum to
+ * this rank's part of it. */
 static tri_status write_elements(const struct saving *s, int fd, struct tri_manifest_tensor *t,
-                                 const void *data, int64_t first, int64_t count)
+                                 const void *from, int64_t first, int64_t count)
 {
     size_t elem = tri_dtype_bytes(t->dtype);
-    const unsigned char *from = data;
 
-    t->checksum = tri_hash_elements(tri_hash_name(t->name), (uint64_t)first,
-                                    from + (size_t)first * elem, (size_t)count, elem);
-    return tri_pwrite_all(fd, from + (size_t)first * elem, (size_t)count * elem,
-                          t->offset + first * (int64_t)elem, s->model);
+    t->checksum =
+        tri_hash_elements(tri_hash_name(t->name), (uint64_t)first, from, (size_t)count, elem);
+    return tri_pwrite_all(fd, from, (size_t)count * elem, t->offset + first * (int64_t)elem,
+                          s->model);
 }
 
 static tri_status write_owned(struct saving *s, int fd)
@@ -154,7 +154,9 @@ static tri_status write_owned(struct saving *s, int fd)
 
     for (int i = 0; i < n; i++) {
         const struct tri_checkpoint_tensor *t = &s->save->tensor[i];
-        TRI_TRY(write_elements(s, fd, &s->m.tensor[i], t->data, t->first, t->count));
+        const void *from = s->owned != NULL ? s->owned[i] : tri_checkpoint_owned(t);
+        if (t->count > 0)
+            TRI_TRY(write_elements(s, fd, &s->m.tensor[i], from, t->first, t->count));
     }
     return write_elements(s, fd, &s->m.tensor[n], &s->save->step, 0, leads(s) ? 1 : 0);
 }
@@ -308,9 +310,17 @@ static void discard(const struct saving *s)
     tri_free(text);
 }
 
-tri_status tri_checkpoint_save(struct tri_comm *comm, const struct tri_checkpoint_save *save)
+const void *tri_checkpoint_owned(const struct tri_checkpoint_tensor *t)
 {
-    struct saving s = {.comm = comm, .save = save};
+    const unsigned char *data = t->data;
+
+    return t->count > 0 ? data + (size_t)t->first * tri_dtype_bytes(t->dtype) : NULL;
+}
+
+tri_status tri_checkpoint_save_owned(struct tri_comm *comm, const struct tri_checkpoint_save *save,
+                                     const void *const *owned)
+{
+    struct saving s = {.comm = comm, .save = save, .owned = owned};
     tri_status st = tri_comm_agree(comm, start(&s));
 
     if (st == TRI_OK) {
@@ -320,4 +330,9 @@ tri_status tri_checkpoint_save(struct tri_comm *comm, const struct tri_checkpoin
     }
     finish(&s);
     return st;
+}
+
+tri_status tri_checkpoint_save(struct tri_comm *comm, const struct tri_checkpoint_save *save)
+{
+    return tri_checkpoint_save_owned(comm, save, NULL);
 }
