@@ -17,9 +17,9 @@ const struct tri_opt tri_data_rows[] = {
      "tokens of a sample of text; auto takes the model's context", NULL},
     {"data.shuffle", TRI_OPT_BOOL, AT(shuffle), "true", NULL,
      "a new random order of the samples every epoch; false keeps the order of the file", NULL},
-    {"data.augment", TRI_OPT_ENUM, AT(augment), "false", "false|true|crop|flip",
-     "images in training: crop shifts by up to 4 pixels of padding, flip mirrors every other one "
-     "by chance, true does both",
+    {"data.augment", TRI_OPT_BOOL, AT(augment), "false", NULL,
+     "images in training are shifted by up to 4 pixels (padded with zeros) and half of them "
+     "mirrored",
      NULL},
     {"data.workers", TRI_OPT_INT, AT(workers), "1", "[0, 64]",
      "threads that prepare batches ahead; 0 prepares each when it is needed", NULL},

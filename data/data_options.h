@@ -4,16 +4,13 @@
 
 #include "runtime/core/options.h"
 
-/* The choices false, true, crop, flip of data.augment; true is both. */
-enum tri_augment { TRI_AUGMENT_NONE, TRI_AUGMENT_ALL, TRI_AUGMENT_CROP, TRI_AUGMENT_FLIP };
-
 struct tri_data_options {
     struct tri_opt_strings path;
     int64_t batch;    /* samples of a step over all ranks */
     int64_t grain;    /* samples of a micro-batch; TRI_OPT_AUTO: from batch and ranks */
     int64_t sequence; /* tokens of a sample; TRI_OPT_AUTO: the model's context */
     bool shuffle;
-    int augment; /* enum tri_augment */
+    bool augment;
     int64_t workers;
 };
 

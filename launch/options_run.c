@@ -74,7 +74,8 @@ static const struct tri_opt fault_rows[] = {
      "name of the parameter whose gradient or value is hit; empty: the first", NULL},
     {"index", TRI_OPT_INT, AT(index), "0", "[0, inf)", "element of that parameter", NULL},
     {"bit", TRI_OPT_INT, AT(bit), "0", "[0, 63]", "bit that flip turns over, 0 the lowest", NULL},
-    {"grain", TRI_OPT_INT, AT(grain), "0", "[0, inf)", "grain of the step, global number", NULL},
+    {"grain", TRI_OPT_INT, AT(grain), "0", "[0, inf)",
+     "grain of that rank in the step, 0 the first", NULL},
     {"ms", TRI_OPT_INT, AT(ms), "1000", "[0, inf)", "milliseconds of sleep", NULL},
     {"code", TRI_OPT_INT, AT(code), "1", "[0, 255]", "exit code of exit", NULL},
 };

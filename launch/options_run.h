@@ -62,7 +62,7 @@ struct tri_fault_options {
     int64_t rank, step;        /* step from 1 */
     int where, what;           /* enum tri_fault_where, enum tri_fault_what */
     const char *parameter;     /* "": the first */
-    int64_t index, bit, grain; /* element, its bit (flip), grain of the step */
+    int64_t index, bit, grain; /* element, its bit (flip), grain of that rank */
     int64_t ms;                /* sleep */
     int64_t code;              /* exit */
 };

@@ -167,8 +167,10 @@ static void copy_persistent(struct layout *l)
                 *l->to->value[to].param = *value->param;
         } else if (value->role == TRI_ROLE_STATE) {
             to = tri_graph_state(l->to, value->name, value->dtype, value->shape, value->init);
-            if (to != TRI_NONE)
+            if (to != TRI_NONE) {
                 l->to->value[to].transient = value->transient;
+                l->to->value[to].buffer = value->buffer;
+            }
         }
         l->map[v] = to;
     }

@@ -28,8 +28,8 @@ def groups(model, decay):
             dict(params=[x for x in p if x.dim() < 2], weight_decay=0.0)]
 
 
-def sgd(model):
-    return torch.optim.SGD(groups(model, 1e-3), lr=0.05, momentum=0.9, nesterov=True)
+def sgd(model, lr):
+    return torch.optim.SGD(groups(model, 1e-3), lr=lr, momentum=0.9, nesterov=True)
 
 
 def adamw(model):
@@ -44,7 +44,7 @@ def images(n, size, classes, seed):
     return x.astype("u1"), y.astype("i4")
 
 
-def image_case(model, size, classes, batch, seed, channels_first):
+def image_case(model, size, classes, batch, seed, channels_first, lr):
     x, y = images(8 * batch, size, classes, seed)
     mean, scale = 0.45, 0.25
     xf = ((x.astype("f8") / 255 - mean) / scale).astype("f4")
@@ -57,7 +57,7 @@ def image_case(model, size, classes, batch, seed, channels_first):
             yield xs, torch.tensor(y[i:i + batch]).long()
             i = (i + batch) % len(x)
 
-    return model, batches, sgd, dict(attrs=dict(classes=classes, mean=mean, scale=scale), images=x, labels=y)
+    return model, batches, lambda m: sgd(m, lr), dict(attrs=dict(classes=classes, mean=mean, scale=scale), images=x, labels=y)
 
 
 def gpt_case(seed):
@@ -117,7 +117,7 @@ def write(name, case):
 
 
 torch.manual_seed(1)
-write("mlp", image_case(MLPNet([64, 48, 24, 10]), 8, 10, 16, 2, False))
+write("mlp", image_case(MLPNet([64, 48, 24, 10]), 8, 10, 16, 2, False, 0.05))
 torch.manual_seed(3)
-write("resnet", image_case(ResNet("resnet20", 1, 6, True, 4), 12, 6, 16, 4, True))
+write("resnet", image_case(ResNet("resnet20", 1, 6, True, 8), 12, 6, 32, 4, True, 0.01))
 write("gpt", gpt_case(5))

@@ -3,12 +3,10 @@
 #include "runtime/kernels/ref/ref.h"
 
 #include "runtime/kernels/control.h"
+#include "runtime/kernels/inject.h"
 
 #include <math.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 tri_status tri_ref_step_begin(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
@@ -125,14 +123,6 @@ static void flip_bit(void *p, size_t bytes, int64_t index, int bit)
     element[bit / 8] = (unsigned char)(element[bit / 8] ^ (1u << (bit % 8)));
 }
 
-static void sleep_ms(int ms)
-{
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-
-    while (nanosleep(&left, &left) != 0)
-        ;
-}
-
 static tri_status spoil(const struct tri_attr_inject *f, const struct tri_arg *x, void *p)
 {
     size_t bytes = tri_dtype_bytes(x->dtype);
@@ -150,8 +140,7 @@ static tri_status spoil(const struct tri_attr_inject *f, const struct tri_arg *x
     return TRI_OK;
 }
 
-/* Does the fault when the step is the chosen one; x passes through. Ending the process is what the
- * user asked for. */
+/* Does the fault when the step is the chosen one; x passes through. */
 tri_status tri_ref_inject(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
@@ -163,25 +152,8 @@ tri_status tri_ref_inject(const struct tri_kernel *k, const struct tri_kernel_ar
         memcpy(args->out[0], args->in[0], bytes);
     if (counters[TRI_COUNTER_STEP] != f->step)
         return TRI_OK;
-    switch (f->what) {
-    case TRI_INJECT_INF:
-    case TRI_INJECT_NAN:
-    case TRI_INJECT_FLIP:
+    if (f->what <= TRI_INJECT_FLIP)
         return spoil(f, &d->in[0], args->out[0]);
-    case TRI_INJECT_KILL:
-        raise(SIGKILL);
-        break;
-    case TRI_INJECT_STOP:
-        raise(SIGSTOP);
-        break;
-    case TRI_INJECT_SEGV:
-        raise(SIGSEGV);
-        break;
-    case TRI_INJECT_EXIT:
-        _exit(f->code);
-    case TRI_INJECT_SLEEP:
-        sleep_ms(f->ms);
-        break;
-    }
+    tri_inject_process(f->what, f->ms, f->code);
     return TRI_OK;
 }

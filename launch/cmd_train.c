@@ -1,0 +1,224 @@
+/* trireme train: from RUN.yaml to a trained model. */
+#include "launch/command.h"
+#include "launch/env.h"
+#include "launch/trainer.h"
+
+#include "runtime/checkpoint/rundir.h"
+#include "runtime/core/io_thread.h"
+#include "runtime/core/log.h"
+#include "runtime/core/memory.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Everything that a training run opens, in order. */
+struct train {
+    struct tri_env env;
+    struct tri_job_args args;
+    const char *trace;
+    struct tri_rundir *rundir;
+    struct tri_checkpoint *resumed; /* NULL: fresh start */
+    struct tri_job *job;
+    struct tri_session session;
+    struct tri_trainer *trainer;
+};
+
+static bool wants_eval(const struct tri_config *cfg)
+{
+    return cfg->run.eval_every != 0;
+}
+
+/* Configuration, run folder, checkpoint, data: what may be refused. Collective, failures agreed. */
+static tri_status open_job(struct train *t)
+{
+    struct tri_comm *comm = t->env.world->control;
+    struct tri_config *cfg;
+    tri_status st;
+
+    TRI_TRY(tri_job_load_config(&t->args, &cfg));
+    tri_env_set_timeout(&t->env, (int64_t)(cfg->timeouts.collective_s * 1000));
+    t->args.need_train = true;
+    t->args.need_validation = cfg->run.eval_every > 0 || cfg->checkpoint.best != TRI_BEST_NONE;
+    TRI_TRY_GOTO(st, tri_rundir_open(comm, cfg->run.dir, &t->rundir), destroy_config);
+    TRI_TRY_GOTO(st, tri_checkpoint_find(comm, cfg->run.dir, cfg->run.resume, &t->resumed),
+                 destroy_config);
+    return tri_job_create(&t->args, cfg, t->resumed, &t->job);
+
+destroy_config:
+    tri_config_destroy(cfg);
+    return st;
+}
+
+static void print_plan(const struct train *t, const struct tri_text *groups)
+{
+    const struct tri_program *p = t->session.train;
+    const struct tri_job *job = t->job;
+    double mib = 1024.0 * 1024.0;
+    struct tri_plan_summary sum;
+
+    tri_plan_summarise(p, &sum);
+    tri_info("%d rank%s, %d thread%s each; batch %lld = %lld grains of %lld; %lld steps of %lld an "
+             "epoch",
+             job->nranks, job->nranks == 1 ? "" : "s", job->spec.threads,
+             job->spec.threads == 1 ? "" : "s", (long long)job->cfg->data.batch,
+             (long long)job->spec.grains.total, (long long)job->spec.grains.grain,
+             (long long)job->total_steps, (long long)job->steps_per_epoch);
+    tri_info(
+        "%lld parameters; memory per rank: %.1f MiB kept, %.1f MiB of a step, %.1f MiB of exchange",
+        (long long)sum.params, (double)tri_layout_bytes(t->session.layout) / mib,
+        (double)p->arena_bytes[TRI_ARENA_STEP] / mib,
+        (double)p->arena_bytes[TRI_ARENA_EXCHANGE] / mib);
+    for (const char *line = groups->data; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n');
+
+        tri_info("%.*s", (int)(end - line), line);
+        line = end + 1;
+    }
+}
+
+/* Compiles on every rank, compares the programs, makes the memory. Collective. */
+static tri_status compile(struct train *t)
+{
+    struct tri_comm *comm = t->env.world->control;
+    struct tri_session *s = &t->session;
+    struct tri_text groups = {0};
+    tri_status st;
+
+    omp_set_num_threads(t->job->spec.threads);
+    st = tri_layout_create(&s->layout);
+    if (st == TRI_OK)
+        st = tri_compile_train(&t->job->spec, s->layout, &groups, &s->train);
+    if (st == TRI_OK && wants_eval(t->job->cfg))
+        st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
+    TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
+    TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm), finish_groups);
+    if (t->env.rank == 0)
+        print_plan(t, &groups);
+    st = tri_comm_agree(comm, tri_session_start(s, t->env.world));
+
+finish_groups:
+    tri_text_finish(&groups);
+    return st;
+}
+
+/* First values: the checkpoint's, a file's, or fresh ones; then all replicas must be equal.
+ * Collective. */
+static tri_status start_values(struct train *t)
+{
+    struct tri_comm *comm = t->env.world->control;
+    const struct tri_config *cfg = t->job->cfg;
+    struct tri_session *s = &t->session;
+    uint64_t hash;
+
+    tri_session_fill(s, (uint64_t)cfg->run.seed);
+    if (t->resumed != NULL)
+        TRI_TRY(tri_checkpoint_load(comm, t->resumed, s->tensor, s->ntensor, false));
+    else if (cfg->model.init[0] != '\0')
+        TRI_TRY(tri_session_read_weights(s, comm, cfg->model.init));
+    TRI_TRY(tri_session_hash(s, comm, true, &hash));
+    if (t->env.rank == 0 && t->resumed != NULL)
+        tri_info("going on from '%s'", t->resumed->path);
+    return tri_trainer_create(t->job, s, t->resumed, t->trace, &t->trainer);
+}
+
+static bool finished(const struct train *t)
+{
+    return t->resumed != NULL && t->resumed->manifest.step >= t->job->total_steps;
+}
+
+/* The exit code after a failure. Failures that other ranks may not know of end the job at once. */
+static int failed(struct train *t, tri_status st, bool running)
+{
+    bool shared =
+        running ? t->trainer->shared_failure : st != TRI_ERR_COMM && st != TRI_ERR_TIMEOUT;
+    struct tri_comm *comm = t->env.world != NULL ? t->env.world->control : NULL;
+    int code = running ? TRI_EXIT_FAILED : TRI_EXIT_REFUSED;
+
+    tri_command_error(comm, !shared);
+    if (!shared)
+        tri_env_abort(code);
+    return code;
+}
+
+static int run_job(struct train *t)
+{
+    tri_status st = open_job(t);
+
+    if (st == TRI_OK && finished(t)) {
+        if (t->env.rank == 0)
+            tri_info("the run in '%s' is finished: step %lld of %lld", t->job->cfg->run.dir,
+                     (long long)t->resumed->manifest.step, (long long)t->job->total_steps);
+        return TRI_EXIT_DONE;
+    }
+    if (st == TRI_OK)
+        st = compile(t);
+    if (st == TRI_OK)
+        st = start_values(t);
+    if (st != TRI_OK)
+        return failed(t, st, false);
+    st = tri_trainer_run(t->trainer);
+    return st == TRI_OK ? TRI_EXIT_DONE : failed(t, st, true);
+}
+
+static void close_all(struct train *t)
+{
+    tri_trainer_destroy(t->trainer);
+    tri_session_finish(&t->session);
+    tri_job_destroy(t->job);
+    tri_checkpoint_close(t->resumed);
+    tri_rundir_close(t->rundir);
+}
+
+static int run_train(const struct tri_command *self, int argc, char **argv)
+{
+    struct train t = {0};
+    const struct tri_flag flags[] = {{"trace", &t.trace}};
+    struct tri_arguments a;
+    int code = TRI_EXIT_REFUSED;
+    tri_status st = tri_arguments_parse(argc, argv, flags, 1, 1, &a);
+
+    if (st == TRI_OK && a.help) {
+        printf("%s", self->help);
+        tri_free(a.pair);
+        return TRI_EXIT_DONE;
+    }
+    if (st == TRI_OK && a.nfiles == 0)
+        st = tri_fail(TRI_ERR_USAGE, "train: RUN.yaml is missing (see trireme train --help)");
+    if (st != TRI_OK) {
+        tri_free(a.pair);
+        return tri_command_refuse(st);
+    }
+    st = tri_env_init(&t.env);
+    if (st == TRI_OK)
+        st = tri_io_start();
+    if (st == TRI_OK) {
+        t.args = (struct tri_job_args){.config = a.file[0],
+                                       .overrides = a.pair,
+                                       .noverrides = a.npairs,
+                                       .world = t.env.world,
+                                       .nranks = t.env.size};
+        code = run_job(&t);
+    } else if (t.env.rank == 0) {
+        tri_command_refuse(st);
+    }
+    close_all(&t);
+    tri_io_stop();
+    tri_env_finish(&t.env);
+    tri_free(a.pair);
+    return code;
+}
+
+const struct tri_command tri_command_train = {
+    .name = "train",
+    .summary = "train the model of RUN.yaml; alone, or on all ranks of mpirun or srun",
+    .help = "usage: [mpirun -n N --bind-to none] trireme train RUN.yaml [--trace FILE] [key=value "
+            "...]\n\n"
+            "Trains, writes metrics and checkpoints into run.dir, and goes on from the newest "
+            "checkpoint there if there is\n"
+            "one. key=value overrides a setting, with dotted keys and YAML values: "
+            "optimizer.lr=0.1 (see trireme config).\n"
+            "--trace FILE writes one step of all ranks for chrome://tracing or Perfetto.\n\n"
+            "exit codes: 0 done, 1 failed after the first step began, 2 refused before it\n",
+    .run = run_train,
+};

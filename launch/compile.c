@@ -1,0 +1,117 @@
+/* The pipeline of DESIGN.md: build, then graph passes, then program passes and the check. Every
+ * feature is one line of this list. */
+#include "launch/compile.h"
+
+/* Streams, order, memory and the check: the same for every program. Takes g. */
+static tri_status finish_program(const struct tri_compile_spec *s, struct tri_graph *g,
+                                 struct tri_layout *layout, struct tri_program **out)
+{
+    struct tri_program *p;
+    tri_status st;
+
+    TRI_TRY(tri_plan_schedule(g, s->kernels, s->threads, s->overlap, &p));
+    TRI_TRY_GOTO(st, tri_plan_memory(p, layout), destroy_program);
+    TRI_TRY_GOTO(st, tri_plan_verify(p), destroy_program);
+    *out = p;
+    return TRI_OK;
+
+destroy_program:
+    tri_program_destroy(p);
+    return st;
+}
+
+/* Passes over the graph of one grain: everything that knows nothing of ranks and grains. */
+static tri_status differentiate(const struct tri_compile_spec *s, struct tri_graph *g,
+                                struct tri_text *report)
+{
+    TRI_TRY(tri_pass_groups(g, s->groups, report));
+    TRI_TRY(tri_pass_fuse(g));
+    TRI_TRY(tri_pass_autodiff(g));
+    TRI_TRY(tri_pass_fuse(g));
+    return tri_graph_prune(g);
+}
+
+/* Passes over the graph of one step of this rank. */
+static tri_status distribute(const struct tri_compile_spec *s, struct tri_graph *g)
+{
+    for (int where = TRI_PHASE_FORWARD; where <= TRI_PHASE_EXCHANGE; where++)
+        TRI_TRY(tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, (enum tri_phase)where));
+    TRI_TRY(tri_pass_exchange(g, &s->mesh, &s->exchange));
+    TRI_TRY(tri_pass_update(g, &s->update));
+    return tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, TRI_PHASE_UPDATE);
+}
+
+tri_status tri_compile_step(const struct tri_compile_spec *s, struct tri_graph *grain,
+                            struct tri_layout *layout, struct tri_text *report,
+                            struct tri_program **out)
+{
+    struct tri_graph *step = NULL;
+    tri_status st;
+
+    TRI_TRY_GOTO(st, differentiate(s, grain, report), destroy_grain);
+    TRI_TRY_GOTO(st, tri_pass_pipeline(grain, &s->grains, s->deterministic, &step), destroy_grain);
+    TRI_TRY_GOTO(st, distribute(s, step), destroy_step);
+    tri_graph_destroy(grain);
+    return finish_program(s, step, layout, out);
+
+destroy_step:
+    tri_graph_destroy(step);
+destroy_grain:
+    tri_graph_destroy(grain);
+    return st;
+}
+
+tri_status tri_compile_train(const struct tri_compile_spec *s, struct tri_layout *layout,
+                             struct tri_text *report, struct tri_program **out)
+{
+    struct tri_graph *g;
+
+    TRI_TRY(tri_model_build(s->dims, s->data, true, s->seed, &g));
+    return tri_compile_step(s, g, layout, report, out);
+}
+
+static void make_output(struct tri_graph *g, tri_vid v, const char *name)
+{
+    if (v == TRI_NONE)
+        return;
+    g->value[v].role = TRI_ROLE_OUTPUT;
+    g->value[v].name = name;
+}
+
+static tri_status infer_program(const struct tri_compile_spec *s, struct tri_graph *g,
+                                struct tri_layout *layout, struct tri_program **out)
+{
+    tri_status st;
+
+    TRI_TRY_GOTO(st, tri_pass_fuse(g), destroy_graph);
+    TRI_TRY_GOTO(st, tri_graph_prune(g), destroy_graph);
+    return finish_program(s, g, layout, out);
+
+destroy_graph:
+    tri_graph_destroy(g);
+    return st;
+}
+
+tri_status tri_compile_eval(const struct tri_compile_spec *s, struct tri_layout *layout,
+                            struct tri_program **out)
+{
+    struct tri_graph *g;
+
+    TRI_TRY(tri_model_build(s->dims, s->data, false, s->seed, &g));
+    make_output(g, g->loss_stats, "eval/stats");
+    make_output(g, g->prediction, "eval/prediction");
+    return infer_program(s, g, layout, out);
+}
+
+tri_status tri_compile_generate(const struct tri_compile_spec *s, int64_t n,
+                                struct tri_layout *layout, struct tri_program **out)
+{
+    struct tri_graph *g;
+
+    TRI_TRY(tri_model_build_cached(s->dims, n, &g));
+    make_output(g, g->prediction, tri_pool_printf(&g->pool, "generate/%lld", (long long)n));
+    /* Inputs of different lengths must not share a place. */
+    g->value[tri_graph_find(g, "tokens")].name =
+        tri_pool_printf(&g->pool, "tokens.%lld", (long long)n);
+    return infer_program(s, g, layout, out);
+}

@@ -1,0 +1,347 @@
+/* The order of checks before anything starts: configuration, ranks, data, model, grains,
+ * checkpoint. Each failure is agreed, so that all ranks leave together with one message. */
+#include "launch/job.h"
+
+#include "launch/env.h"
+#include "launch/threads.h"
+#include "runtime/core/log.h"
+#include "runtime/core/memory.h"
+#include "runtime/core/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BUCKET_BYTES (25 << 20)
+#define TREE_GRAINS                                                                                \
+    8 /* grains of a batch by default in deterministic runs: as many as ranks that may share it */
+
+static struct tri_comm *control(const struct tri_job_args *a)
+{
+    return a->world != NULL ? a->world->control : NULL;
+}
+
+static tri_status load_and_check(const struct tri_job_args *a, struct tri_config **out)
+{
+    struct tri_config *cfg;
+    tri_status st;
+
+    TRI_TRY(tri_config_load(a->config, a->overrides, a->noverrides, &cfg));
+    st = tri_config_check(cfg);
+    if (st == TRI_OK && cfg->parallel.data > 0 && cfg->parallel.data != a->nranks)
+        st = tri_fail(TRI_ERR_USAGE,
+                      "parallel.data: %lld data ranks are asked for, but the job has %d rank%s",
+                      (long long)cfg->parallel.data, a->nranks, a->nranks == 1 ? "" : "s");
+    if (st != TRI_OK) {
+        tri_config_destroy(cfg);
+        return st;
+    }
+    *out = cfg;
+    return TRI_OK;
+}
+
+tri_status tri_job_load_config(const struct tri_job_args *a, struct tri_config **out)
+{
+    struct tri_config *cfg = NULL;
+    struct tri_text text = {0};
+    tri_status st;
+
+    TRI_TRY_GOTO(st, tri_comm_agree(control(a), load_and_check(a, &cfg)), destroy_config);
+    tri_config_print(cfg, &text);
+    TRI_TRY_GOTO(st, tri_comm_same(control(a), text.data, text.len, "the configuration"),
+                 destroy_config);
+    tri_text_finish(&text);
+    *out = cfg;
+    return TRI_OK;
+
+destroy_config:
+    tri_text_finish(&text);
+    tri_config_destroy(cfg);
+    return st;
+}
+
+/* --- data
+ * ------------------------------------------------------------------------------------------- */
+
+static tri_status open_data(struct tri_job *job, const struct tri_job_args *a)
+{
+    const struct tri_data_options *o = &job->cfg->data;
+    struct tri_dataset_cfg cfg = {
+        .paths = o->path.v, .npaths = (int)o->path.count, .sequence = o->sequence};
+
+    cfg.need[TRI_SPLIT_TRAIN] = a->need_train;
+    cfg.need[TRI_SPLIT_VALIDATION] = a->need_validation;
+    if (o->sequence == TRI_OPT_AUTO)
+        TRI_TRY(tri_model_context(&job->cfg->model, &cfg.sequence));
+    return tri_dataset_open(&cfg, &job->data);
+}
+
+/* Scans all ids, each rank its part, and fixes what the file does not state: vocabulary and
+ * classes. */
+static tri_status scan_data(struct tri_job *job, const struct tri_job_args *a)
+{
+    const struct tri_dataset_info *info = tri_dataset_info(job->data);
+    int64_t vocab = info->vocab > 0 ? info->vocab : job->cfg->model.vocab;
+    int64_t classes = info->classes > 0 ? info->classes : job->cfg->model.classes;
+    int64_t max[2] = {-1, -1};
+    int rank = tri_comm_rank(control(a)), size = tri_comm_size(control(a));
+    tri_status st = tri_dataset_check(job->data, rank, size, vocab > 0 ? vocab : 0,
+                                      classes > 0 ? classes : 0, &max[0], &max[1]);
+
+    TRI_TRY(tri_comm_agree(control(a), st));
+    TRI_TRY(tri_comm_allreduce(control(a), max, 2, TRI_I64, TRI_REDUCE_MAX, false));
+    job->shape.vocab = info->vocab > 0 ? info->vocab : max[0] + 1;
+    job->shape.classes = info->classes > 0 ? info->classes : max[1] + 1;
+    return TRI_OK;
+}
+
+static struct tri_shape sample_shape(int ndim, const int64_t *dim)
+{
+    return tri_shape_make(ndim < TRI_MAX_DIMS - 1 ? ndim : TRI_MAX_DIMS - 1, dim);
+}
+
+static tri_status describe_data(struct tri_job *job)
+{
+    const struct tri_dataset_info *info = tri_dataset_info(job->data);
+
+    if (info->x_rank >= TRI_MAX_DIMS || info->y_rank >= TRI_MAX_DIMS)
+        return tri_fail(
+            TRI_ERR_DATA, "data.path: a sample has %d dimensions, at most %d are allowed",
+            info->x_rank > info->y_rank ? info->x_rank : info->y_rank, TRI_MAX_DIMS - 1);
+    job->shape.task = info->kind == TRI_DATA_TOKENS ? TRI_TASK_LANGUAGE
+                      : info->class_targets         ? TRI_TASK_CLASSES
+                                                    : TRI_TASK_VALUES;
+    job->shape.sequence = info->sequence;
+    job->shape.x = sample_shape(info->x_rank, info->x_shape);
+    job->shape.y = sample_shape(info->y_rank, info->y_shape);
+    return TRI_OK;
+}
+
+/* --- grains, length
+ * --------------------------------------------------------------------------------- */
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+/* The grain: given, else that of the checkpoint, else as large as the ranks allow. */
+static int64_t choose_grain(const struct tri_config *cfg, int nranks,
+                            const struct tri_checkpoint *resumed)
+{
+    const char *kept = resumed != NULL ? tri_checkpoint_field(resumed, "grain") : NULL;
+
+    if (cfg->data.grain > 0)
+        return cfg->data.grain;
+    if (kept != NULL)
+        return strtoll(kept, NULL, 10);
+    if (cfg->run.deterministic)
+        return cfg->data.batch / gcd(cfg->data.batch, TREE_GRAINS);
+    return cfg->data.batch % nranks == 0 ? cfg->data.batch / nranks : cfg->data.batch;
+}
+
+static tri_status cut_batch(struct tri_job *job, const struct tri_checkpoint *resumed)
+{
+    struct tri_config *cfg = job->cfg;
+    int64_t grain = choose_grain(cfg, job->nranks, resumed);
+
+    TRI_TRY(tri_grains_make(&job->spec.mesh, cfg->data.batch, grain, cfg->run.deterministic,
+                            &job->spec.grains));
+    job->shape.grain = cfg->data.grain = grain;
+    return TRI_OK;
+}
+
+/* Deterministic runs keep their number of threads, since products may round otherwise with another
+ * one. Collective. */
+static tri_status choose_threads(struct tri_job *job, const struct tri_checkpoint *resumed)
+{
+    int64_t wanted = job->cfg->run.threads, kept;
+    struct tri_env_settings env;
+
+    tri_env_read_settings(&env);
+    if (wanted <= 0 && job->cfg->run.deterministic)
+        wanted = resumed != NULL && tri_checkpoint_integer(resumed, "threads", &kept) ? kept : 1;
+    TRI_TRY(tri_threads_choose(wanted, env.threads, job->world, &job->spec.threads));
+    job->cfg->run.threads = job->spec.threads;
+    return TRI_OK;
+}
+
+static void plan_length(struct tri_job *job)
+{
+    const struct tri_config *cfg = job->cfg;
+    int64_t samples = tri_dataset_info(job->data)->samples[TRI_SPLIT_TRAIN];
+
+    job->steps_per_epoch = (samples + cfg->data.batch - 1) / cfg->data.batch;
+    job->total_steps =
+        cfg->run.steps >= 0 ? cfg->run.steps : cfg->run.epochs * job->steps_per_epoch;
+}
+
+/* --- the compile spec
+ * ------------------------------------------------------------------------------- */
+
+static void fill_update(struct tri_job *job)
+{
+    const struct tri_optimizer_options *o = &job->cfg->optimizer;
+    const struct tri_schedule_options *s = &job->cfg->schedule;
+    struct tri_update_spec *u = &job->spec.update;
+
+    u->kind = o->name == TRI_OPTIMIZER_CHOICE_ADAMW ? TRI_OPTIMIZER_ADAMW : TRI_OPTIMIZER_SGD;
+    u->momentum = o->momentum;
+    u->nesterov = o->nesterov;
+    u->beta1 = o->betas.count == 2 ? o->betas.v[0] : 0;
+    u->beta2 = o->betas.count == 2 ? o->betas.v[1] : 0;
+    u->eps = o->eps;
+    u->control = (struct tri_control){.schedule = (enum tri_schedule_kind)s->name,
+                                      .warmup = s->warmup,
+                                      .total = job->total_steps,
+                                      .final = s->final,
+                                      .gamma = s->gamma,
+                                      .clip_norm = job->cfg->gradient.clip_norm};
+    for (size_t i = 0; i < s->milestones.count && i < TRI_MAX_MILESTONES; i++)
+        u->control.milestone[u->control.nmilestone++] = s->milestones.v[i];
+    job->groups = (struct tri_group_rules){.lr = o->lr,
+                                           .weight_decay = o->weight_decay,
+                                           .rule = o->groups.v,
+                                           .nrules = (int)o->groups.count};
+}
+
+/* Faults that are ops of the step; those of checkpoint and eval are made by the trainer. */
+static void fill_faults(struct tri_job *job)
+{
+    const struct tri_fault_options *f = job->cfg->debug.inject.v;
+    const size_t max = sizeof(job->faults) / sizeof(job->faults[0]);
+
+    for (size_t i = 0; i < job->cfg->debug.inject.count && (size_t)job->spec.nfaults < max; i++) {
+        if (f[i].where > TRI_FAULT_UPDATE)
+            continue;
+        job->faults[job->spec.nfaults++] =
+            (struct tri_injection){.what = (enum tri_inject_what)f[i].what,
+                                   .step = f[i].step,
+                                   .rank = (int)f[i].rank,
+                                   .where = (enum tri_phase)f[i].where,
+                                   .parameter = f[i].parameter[0] != '\0' ? f[i].parameter : NULL,
+                                   .index = f[i].index,
+                                   .grain = f[i].grain,
+                                   .bit = (int)f[i].bit,
+                                   .ms = (int)f[i].ms,
+                                   .code = (int)f[i].code};
+    }
+    job->spec.faults = job->faults;
+}
+
+static void fill_spec(struct tri_job *job)
+{
+    const struct tri_config *cfg = job->cfg;
+    int64_t bucket = tri_gradient_bucket_bytes(&cfg->gradient);
+
+    job->spec.dims = &job->dims;
+    job->spec.data = &job->shape;
+    job->spec.seed = (uint64_t)cfg->run.seed;
+    job->spec.deterministic = cfg->run.deterministic;
+    job->spec.overlap = cfg->gradient.overlap;
+    job->spec.kernels = tri_kernels_cpu;
+    if (cfg->device.isa != TRI_ISA_CHOICE_AUTO)
+        tri_cpu_isa_limit((enum tri_isa)(cfg->device.isa - TRI_ISA_CHOICE_SCALAR));
+    job->spec.groups = &job->groups;
+    job->spec.exchange.bucket_bytes = bucket > 0 ? bucket : DEFAULT_BUCKET_BYTES;
+    job->spec.exchange.fixed_tree = cfg->run.deterministic;
+    fill_update(job);
+    fill_faults(job);
+}
+
+/* --- what a checkpoint must share
+ * ------------------------------------------------------------------- */
+
+static void add_field(struct tri_job *job, const char *key, char *value)
+{
+    TRI_ASSERT(job->nfield < TRI_JOB_FIELDS);
+    job->field[job->nfield++] = (struct tri_checkpoint_field){.key = key, .value = value};
+}
+
+static void fill_fields(struct tri_job *job)
+{
+    static const char *const optimizers[] = {"sgd", "adamw"};
+    const struct tri_config *cfg = job->cfg;
+    struct tri_text model = {0};
+
+    tri_model_describe(&job->dims, &model);
+    add_field(job, "model", tri_pool_strdup(&job->pool, model.data != NULL ? model.data : ""));
+    tri_text_finish(&model);
+    add_field(
+        job, "optimizer",
+        tri_pool_strdup(&job->pool, optimizers[job->spec.update.kind == TRI_OPTIMIZER_ADAMW]));
+    add_field(job, "batch", tri_pool_printf(&job->pool, "%lld", (long long)cfg->data.batch));
+    add_field(job, "grain", tri_pool_printf(&job->pool, "%lld", (long long)cfg->data.grain));
+    add_field(job, "sequence", tri_pool_printf(&job->pool, "%lld", (long long)job->shape.sequence));
+    add_field(job, "seed", tri_pool_printf(&job->pool, "%lld", (long long)cfg->run.seed));
+    add_field(job, "dataset",
+              tri_pool_printf(&job->pool, "%016llx",
+                              (unsigned long long)tri_dataset_fingerprint(job->data)));
+}
+
+/* --- putting it together
+ * ---------------------------------------------------------------------------- */
+
+/* What resolution has fixed goes into the configuration, whose text then stands alone (generation
+ * needs no data). */
+static void write_back(struct tri_job *job)
+{
+    struct tri_config *cfg = job->cfg;
+
+    if (job->shape.task != TRI_TASK_LANGUAGE)
+        return;
+    cfg->data.sequence = job->shape.sequence;
+    cfg->model.layers = job->dims.layers;
+    cfg->model.heads = job->dims.heads;
+    cfg->model.width = job->dims.width;
+    cfg->model.context = job->dims.context;
+    cfg->model.vocab = job->dims.vocab;
+}
+
+static tri_status resolve(struct tri_job *job, const struct tri_checkpoint *resumed)
+{
+    TRI_TRY(describe_data(job));
+    TRI_TRY(cut_batch(job, resumed));
+    TRI_TRY(tri_model_resolve(&job->cfg->model, &job->shape, &job->dims));
+    write_back(job);
+    plan_length(job);
+    fill_spec(job);
+    fill_fields(job);
+    return resumed != NULL ? tri_checkpoint_match(resumed, job->field, job->nfield) : TRI_OK;
+}
+
+tri_status tri_job_create(const struct tri_job_args *a, struct tri_config *cfg,
+                          const struct tri_checkpoint *resumed, struct tri_job **out)
+{
+    struct tri_job *job = tri_calloc(1, sizeof(*job), "job");
+    tri_status st;
+
+    if (job == NULL) {
+        tri_config_destroy(cfg);
+        return tri_fail(TRI_ERR_NOMEM, "cannot allocate the job");
+    }
+    job->cfg = cfg;
+    job->world = a->world;
+    job->nranks = a->nranks;
+    job->spec.mesh = tri_mesh_data(a->nranks, a->world != NULL ? a->world->topology.rank : 0);
+    TRI_TRY_GOTO(st, tri_comm_agree(control(a), open_data(job, a)), destroy_job);
+    TRI_TRY_GOTO(st, scan_data(job, a), destroy_job);
+    TRI_TRY_GOTO(st, tri_comm_agree(control(a), resolve(job, resumed)), destroy_job);
+    TRI_TRY_GOTO(st, choose_threads(job, resumed), destroy_job);
+    *out = job;
+    return TRI_OK;
+
+destroy_job:
+    tri_job_destroy(job);
+    return st;
+}
+
+void tri_job_destroy(struct tri_job *job)
+{
+    if (job == NULL)
+        return;
+    tri_dataset_close(job->data);
+    tri_config_destroy(job->cfg);
+    tri_pool_finish(&job->pool);
+    tri_free(job);
+}

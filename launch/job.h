@@ -1,0 +1,51 @@
+/* A job before it has memory: configuration, data and mesh joined into everything that compilation
+ * needs. */
+#ifndef TRI_LAUNCH_JOB_H
+#define TRI_LAUNCH_JOB_H
+
+#include "collectives/world.h"
+#include "data/dataset.h"
+#include "launch/compile.h"
+#include "launch/config.h"
+#include "runtime/checkpoint/checkpoint.h"
+
+/* Settings that a checkpoint must share with the run that loads it. */
+#define TRI_JOB_FIELDS 8
+
+struct tri_job {
+    struct tri_config *cfg;        /* owned; effective after tri_job_create */
+    const struct tri_world *world; /* borrowed; NULL: no MPI */
+    int nranks;
+    struct tri_dataset *data; /* owned */
+    struct tri_data_shape shape;
+    struct tri_model_dims dims;
+    struct tri_compile_spec spec; /* points into this struct */
+    struct tri_group_rules groups;
+    struct tri_injection faults[64];
+    int64_t steps_per_epoch, total_steps;
+    struct tri_checkpoint_field field[TRI_JOB_FIELDS];
+    int nfield;
+    struct tri_pool pool;
+};
+
+struct tri_job_args {
+    const char *config;           /* RUN.yaml */
+    const char *const *overrides; /* key=value */
+    int noverrides;
+    const struct tri_world *world;    /* NULL: no MPI */
+    int nranks;                       /* of the mesh; without MPI any number, for `plan` */
+    bool need_train, need_validation; /* splits that must hold samples */
+};
+
+/* Reads and checks the configuration; the same on all ranks or an error. Collective. */
+tri_status tri_job_load_config(const struct tri_job_args *args,
+                               struct tri_config **out) TRI_CHECKED;
+
+/* Opens and checks the data, resolves the model, the grains, the threads and the length of the run.
+ * Takes cfg (also on failure). `resumed` (may be NULL) is the checkpoint the run goes on from:
+ * defaults of grain and threads come from it, and the fields must match. Collective. */
+tri_status tri_job_create(const struct tri_job_args *args, struct tri_config *cfg,
+                          const struct tri_checkpoint *resumed, struct tri_job **out) TRI_CHECKED;
+void tri_job_destroy(struct tri_job *job);
+
+#endif

@@ -1,0 +1,255 @@
+/* Memory and executors of the programs of a run. */
+#include "launch/session.h"
+
+#include "models/init.h"
+#include "runtime/core/memory.h"
+#include "runtime/core/rng.h"
+
+#include <string.h>
+
+#define MAX_PROGRAMS 4
+
+static int list_programs(struct tri_session *s, struct tri_program **p)
+{
+    struct tri_program *all[MAX_PROGRAMS] = {s->train, s->eval, s->extra[0], s->extra[1]};
+    int n = 0;
+
+    for (int i = 0; i < MAX_PROGRAMS; i++)
+        if (all[i] != NULL)
+            p[n++] = all[i];
+    return n;
+}
+
+/* The program whose graph names everything that is kept. */
+static const struct tri_program *main_program(const struct tri_session *s,
+                                              const struct tri_exec **x)
+{
+    *x = s->train != NULL ? s->train_exec : s->eval != NULL ? s->eval_exec : s->extra_exec[0];
+    return s->train != NULL ? s->train : s->eval != NULL ? s->eval : s->extra[0];
+}
+
+static bool is_kept(const struct tri_value *v)
+{
+    return v->role == TRI_ROLE_PARAM || (v->role == TRI_ROLE_STATE && !v->transient);
+}
+
+static bool beside_params(const struct tri_value *v)
+{
+    return v->role == TRI_ROLE_PARAM || v->buffer;
+}
+
+static void add_tensor(struct tri_session *s, const struct tri_exec *x, const struct tri_value *v,
+                       tri_vid id, int rank, int size)
+{
+    int64_t count = tri_shape_count(&v->shape);
+    int64_t first = count * rank / size;
+
+    s->tensor[s->ntensor] = (struct tri_checkpoint_tensor){
+        .name = tri_pool_printf(&s->pool, "%s/%s", beside_params(v) ? "param" : "state", v->name),
+        .dtype = v->dtype,
+        .shape = v->shape,
+        .data = tri_exec_value(x, id),
+        .first = first,
+        .count = count * (rank + 1) / size - first,
+    };
+    s->kept[s->ntensor] = (struct tri_kept){.name = v->name, .param = v->role == TRI_ROLE_PARAM};
+    s->ntensor++;
+}
+
+static tri_status list_tensors(struct tri_session *s, const struct tri_world *world)
+{
+    const struct tri_exec *x;
+    const struct tri_program *p = main_program(s, &x);
+    const struct tri_graph *g = p->graph;
+    struct tri_comm *comm = world != NULL ? world->control : NULL;
+    size_t n = (size_t)g->nvalue;
+
+    s->tensor = tri_calloc(n, sizeof(*s->tensor), "list of tensors");
+    s->kept = tri_calloc(n, sizeof(*s->kept), "list of tensors");
+    if (s->tensor == NULL || s->kept == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "cannot list %d values", g->nvalue);
+    for (int params = 1; params >= 0; params--)
+        for (int i = 0; i < g->nvalue; i++)
+            if (is_kept(&g->value[i]) && beside_params(&g->value[i]) == (params == 1))
+                add_tensor(s, x, &g->value[i], i, tri_comm_rank(comm), tri_comm_size(comm));
+    return TRI_OK;
+}
+
+static tri_status create_execs(struct tri_session *s, const struct tri_world *world)
+{
+    struct tri_comm *comms[TRI_AXIS_COUNT] = {0};
+
+    comms[TRI_AXIS_DATA] = world != NULL ? world->exchange : NULL;
+    if (s->train != NULL)
+        TRI_TRY(tri_exec_create(s->train, &s->memory, comms, &s->train_exec));
+    if (s->eval != NULL)
+        TRI_TRY(tri_exec_create(s->eval, &s->memory, comms, &s->eval_exec));
+    for (int i = 0; i < 2; i++)
+        if (s->extra[i] != NULL)
+            TRI_TRY(tri_exec_create(s->extra[i], &s->memory, comms, &s->extra_exec[i]));
+    return TRI_OK;
+}
+
+tri_status tri_session_start(struct tri_session *s, const struct tri_world *world)
+{
+    struct tri_program *p[MAX_PROGRAMS];
+    int n = list_programs(s, p);
+    struct tri_comm *exchange = world != NULL ? world->exchange : NULL;
+    tri_status st;
+
+    TRI_TRY_GOTO(st, tri_memory_create(&s->memory, s->layout, p, n, exchange), finish);
+    TRI_TRY_GOTO(st, create_execs(s, world), finish);
+    TRI_TRY_GOTO(st, list_tensors(s, world), finish);
+    return TRI_OK;
+
+finish:
+    tri_session_finish(s);
+    return st;
+}
+
+void tri_session_finish(struct tri_session *s)
+{
+    tri_exec_destroy(s->train_exec);
+    tri_exec_destroy(s->eval_exec);
+    for (int i = 0; i < 2; i++)
+        tri_exec_destroy(s->extra_exec[i]);
+    tri_memory_destroy(&s->memory);
+    tri_program_destroy(s->train);
+    tri_program_destroy(s->eval);
+    for (int i = 0; i < 2; i++)
+        tri_program_destroy(s->extra[i]);
+    tri_layout_destroy(s->layout);
+    tri_free(s->tensor);
+    tri_free(s->kept);
+    tri_pool_finish(&s->pool);
+    *s = (struct tri_session){0};
+}
+
+static void fill_program(const struct tri_program *p, const struct tri_exec *x, uint64_t seed)
+{
+    for (int i = 0; i < p->graph->nvalue; i++) {
+        const struct tri_value *v = &p->graph->value[i];
+        const struct tri_init *init = v->param != NULL ? &v->param->init : &v->init;
+
+        if (v->role != TRI_ROLE_PARAM && v->role != TRI_ROLE_STATE)
+            continue;
+        if (v->dtype == TRI_F32)
+            tri_init_fill(init, seed, v->name, 0, (size_t)tri_shape_count(&v->shape),
+                          tri_exec_value(x, i));
+        else
+            memset(tri_exec_value(x, i), 0, tri_value_bytes(v));
+    }
+}
+
+void tri_session_fill(struct tri_session *s, uint64_t seed)
+{
+    const struct tri_exec *x;
+    const struct tri_program *p = main_program(s, &x);
+
+    fill_program(p, x, seed);
+}
+
+tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm, const char *path)
+{
+    int n = 0;
+
+    while (n < s->ntensor && strncmp(s->tensor[n].name, "param/", 6) == 0)
+        n++;
+    return tri_comm_agree(comm, tri_weights_read(path, s->tensor, n));
+}
+
+void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name)
+{
+    tri_vid v = tri_graph_find(p->graph, name);
+
+    return v == TRI_NONE ? NULL : tri_exec_value(x, v);
+}
+
+/* --- weights hash
+ * ----------------------------------------------------------------------------------- */
+
+/* own[i]: hash of the i-th tensor's copy on this rank; 0 for what does not count. */
+static uint64_t hash_own(const struct tri_session *s, uint64_t *own)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < s->ntensor; i++) {
+        const struct tri_checkpoint_tensor *t = &s->tensor[i];
+
+        own[i] = 0;
+        if (s->kept[i].param)
+            own[i] =
+                tri_hash_elements(tri_hash_name(s->kept[i].name), 0, t->data,
+                                  (size_t)tri_shape_count(&t->shape), tri_dtype_bytes(t->dtype));
+        sum += own[i];
+    }
+    return sum;
+}
+
+/* The value that most ranks have for tensor i (the lowest rank's on a tie). */
+static uint64_t majority(const uint64_t *all, int size, int n, int i)
+{
+    uint64_t best = all[i];
+    int votes = 0;
+
+    for (int r = 0; r < size; r++) {
+        int same = 0;
+
+        for (int q = 0; q < size; q++)
+            same += all[q * n + i] == all[r * n + i];
+        if (same > votes) {
+            votes = same;
+            best = all[r * n + i];
+        }
+    }
+    return 2 * votes > size ? best : 0;
+}
+
+static tri_status compare(const struct tri_session *s, const uint64_t *all, int size)
+{
+    int n = s->ntensor;
+
+    for (int i = 0; i < n; i++) {
+        struct tri_text ranks = {0};
+        uint64_t good = majority(all, size, n, i);
+        tri_status st;
+
+        for (int r = 0; r < size; r++)
+            if (all[r * n + i] != good)
+                tri_text_printf(&ranks, "%s%d", ranks.len > 0 ? ", " : "", r);
+        if (ranks.len == 0)
+            continue;
+        st = tri_fail(TRI_ERR_NUMERIC, "parameter '%s' differs between replicas: rank %s %s",
+                      s->kept[i].name, ranks.data != NULL ? ranks.data : "?",
+                      good != 0 ? "holds another copy than the majority"
+                                : "hold unlike copies, no majority");
+        tri_text_finish(&ranks);
+        return st;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_session_hash(const struct tri_session *s, struct tri_comm *comm, bool check,
+                            uint64_t *hash)
+{
+    size_t n = (size_t)s->ntensor;
+    int size = tri_comm_size(comm);
+    uint64_t *own = tri_calloc(n, sizeof(*own), "hashes");
+    uint64_t *all = tri_calloc(n * (size_t)size, sizeof(*all), "hashes of all ranks");
+    tri_status st = TRI_OK;
+
+    if (own == NULL || all == NULL) {
+        st = tri_fail(TRI_ERR_NOMEM, "cannot hash %d tensors", s->ntensor);
+        goto free_all;
+    }
+    *hash = hash_own(s, own);
+    if (!check || size == 1)
+        goto free_all;
+    TRI_TRY_GOTO(st, tri_comm_allgather(comm, own, n * sizeof(*own), all), free_all);
+    st = compare(s, all, size);
+
+free_all:
+    tri_free(all);
+    tri_free(own);
+    return st;
+}

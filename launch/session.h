@@ -1,0 +1,51 @@
+/* A compiled model in memory: programs, arenas, executors and the list of everything that survives
+ * a restart. */
+#ifndef TRI_LAUNCH_SESSION_H
+#define TRI_LAUNCH_SESSION_H
+
+#include "collectives/world.h"
+#include "launch/compile.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/exec/exec.h"
+
+/* One value that a checkpoint keeps. */
+struct tri_kept {
+    const char *name; /* of the parameter or state in the graph */
+    bool param;       /* trained: counts in weights_hash */
+};
+
+struct tri_session {
+    struct tri_layout *layout;
+    struct tri_program *train, *eval, *extra[2]; /* NULL where not asked for; extra: generation */
+    struct tri_memory memory;
+    struct tri_exec *train_exec, *eval_exec, *extra_exec[2];
+    struct tri_checkpoint_tensor *tensor; /* parameters and buffers, then states */
+    struct tri_kept *kept;                /* beside tensor */
+    int ntensor;
+    struct tri_pool pool;
+};
+
+/* Takes the programs in s (set by the caller together with layout; NULL: none): allocates memory,
+ * creates executors, lists the tensors. world NULL: one rank without MPI. On failure s is finished.
+ * Collective. */
+tri_status tri_session_start(struct tri_session *s, const struct tri_world *world) TRI_CHECKED;
+void tri_session_finish(struct tri_session *s);
+
+/* Initial values of all parameters and states (seed, name, index), transient ones included. Local.
+ */
+void tri_session_fill(struct tri_session *s, uint64_t seed);
+/* Parameters and buffers from an HDF5 file with /param/<name>. Collective. */
+tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm,
+                                    const char *path) TRI_CHECKED;
+
+/* Address and value of `name` (param, state, input, output) in the memory of `x`, or NULL. Local.
+ */
+void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name);
+
+/* The sum mod 2^64 of mix(name, index, bits) over all parameters. With `check`, every rank hashes
+ * its own copies, and copies that differ are TRI_ERR_NUMERIC naming the first parameter and the
+ * ranks in the minority (with two, both). Collective when check. */
+tri_status tri_session_hash(const struct tri_session *s, struct tri_comm *comm, bool check,
+                            uint64_t *hash) TRI_CHECKED;
+
+#endif
