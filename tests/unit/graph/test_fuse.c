@@ -1,0 +1,143 @@
+/* Each pattern of the fuse pass, and what must keep it from matching. */
+#include "tests/unit/graph/fixture.h"
+
+#include <criterion/criterion.h>
+
+static void fuse(struct tri_graph *g)
+{
+    cr_assert_eq(tri_pass_fuse(g), TRI_OK, "%s", tri_error_text());
+    check_graph(g);
+}
+
+Test(fuse, cross_entropy_with_its_gradient)
+{
+    struct tri_graph *g = new_graph();
+    tri_vid w = param(g, "w", "6,9"), stats;
+
+    add_xent(g, unary(g, TRI_OP_GELU, "f", w));
+    stats = g->loss_stats;
+    cr_assert_eq(tri_pass_autodiff(g), TRI_OK);
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_SOFTMAX_XENT), 0);
+    cr_assert_eq(count_kind(g, TRI_OP_SOFTMAX_XENT_GRAD), 0);
+    cr_assert_eq(nth(g, TRI_OP_SOFTMAX_XENT_FUSED, 0)->out[0], stats);
+    cr_assert_eq(nth(g, TRI_OP_GELU_GRAD, 0)->in[0], nth(g, TRI_OP_SOFTMAX_XENT_FUSED, 0)->out[1]);
+    tri_graph_destroy(g);
+}
+
+Test(fuse, gpt_before_and_after_autodiff)
+{
+    struct tri_graph *g = gpt();
+
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_ADD), 0);
+    cr_assert_eq(nth(g, TRI_OP_LAYERNORM, 0)->nin, 3);
+    cr_assert_eq(nth(g, TRI_OP_LAYERNORM, 1)->nin, 4);
+    cr_assert_neq(nth(g, TRI_OP_LAYERNORM, 1)->out[3], TRI_NONE);
+    cr_assert_str_eq(nth(g, TRI_OP_LAYERNORM, 1)->name, "ln_2");
+    cr_assert_eq(tri_pass_autodiff(g), TRI_OK, "%s", tri_error_text());
+    check_graph(g);
+    cr_assert_eq(count_kind(g, TRI_OP_ADD), 1, "the residual past ln_1");
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_ADD), 0);
+    for (int i = 1; i < 3; i++)
+        cr_assert_neq(nth(g, TRI_OP_LAYERNORM_GRAD, i)->in[5], TRI_NONE);
+    tri_graph_destroy(g);
+}
+
+Test(fuse, norm_that_is_not_the_first_reader_stays)
+{
+    struct tri_graph *g = new_graph();
+    tri_vid s = binary(g, TRI_OP_ADD, "add", param(g, "a", "4,3"), param(g, "b", "4,3"));
+    tri_vid gamma = param(g, "gamma", "3"), beta = param(g, "beta", "3");
+
+    unary(g, TRI_OP_RELU, "first", s);
+    tri_graph_op1(g, TRI_OP_LAYERNORM, "norm", (tri_vid[]){s, gamma, beta}, 3, NULL);
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_ADD), 1);
+    tri_graph_destroy(g);
+}
+
+static tri_vid batchnorm(struct tri_graph *g, const char *name, tri_vid x)
+{
+    tri_vid in[] = {x, tri_graph_find(g, "gamma"), tri_graph_find(g, "beta"),
+                    tri_graph_find(g, "n")};
+
+    return tri_graph_op1(g, TRI_OP_BATCHNORM, name, in, 4, NULL);
+}
+
+static struct tri_graph *norms(void)
+{
+    struct tri_graph *g = new_graph();
+
+    tri_graph_input(g, "n", TRI_I32, shape_of("1"));
+    param(g, "gamma", "3");
+    param(g, "beta", "3");
+    param(g, "x", "8,3");
+    return g;
+}
+
+Test(fuse, batchnorm_relu)
+{
+    struct tri_graph *g = norms();
+    tri_vid y = unary(g, TRI_OP_RELU, "relu", batchnorm(g, "bn", tri_graph_find(g, "x")));
+
+    add_mse(g, y);
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_RELU), 0);
+    cr_assert_eq(nth(g, TRI_OP_BATCHNORM, 0)->out[0], y);
+    cr_assert(nth(g, TRI_OP_BATCHNORM, 0)->attrs.norm.relu);
+    tri_graph_destroy(g);
+}
+
+/* The shortcut is computed behind the batch norm, which must move to where the sum stood. */
+Test(fuse, batchnorm_add_relu)
+{
+    for (int side = 0; side < 2; side++) {
+        struct tri_graph *g = norms();
+        tri_vid bn = batchnorm(g, "bn", tri_graph_find(g, "x"));
+        tri_vid shortcut = unary(g, TRI_OP_GELU, "shortcut", tri_graph_find(g, "x"));
+        tri_vid s = side == 0 ? binary(g, TRI_OP_ADD, "add", bn, shortcut)
+                              : binary(g, TRI_OP_ADD, "add", shortcut, bn);
+        const struct tri_op *op;
+
+        add_mse(g, unary(g, TRI_OP_RELU, "relu", s));
+        tri_graph_add_sum(g, TRI_SUM_MOMENTS, g->op[0].out[3], TRI_NONE, TRI_NONE);
+        fuse(g);
+        op = nth(g, TRI_OP_BATCHNORM, 0);
+        cr_assert_eq(op->in[4], shortcut);
+        cr_assert(op->attrs.norm.relu);
+        cr_assert_str_eq(op->name, "bn");
+        cr_assert_eq(g->nop, 3);
+        cr_assert_eq(tri_pass_autodiff(g), TRI_OK, "%s", tri_error_text());
+        cr_assert_neq(nth(g, TRI_OP_BATCHNORM_GRAD, 0)->out[3], TRI_NONE);
+        tri_graph_destroy(g);
+    }
+}
+
+Test(fuse, batchnorm_of_evaluation)
+{
+    struct tri_graph *g = new_graph();
+    tri_vid x = input(g, "x", "8,3"), v = param(g, "v", "3");
+    tri_vid in[] = {x, v, v, v, v};
+    tri_vid bn = tri_graph_op1(g, TRI_OP_BATCHNORM_INFER, "bn", in, 5, NULL);
+
+    add_mse(g, unary(g, TRI_OP_RELU, "relu", binary(g, TRI_OP_ADD, "add", bn, x)));
+    fuse(g);
+    cr_assert_eq(g->nop, 2);
+    cr_assert_eq(nth(g, TRI_OP_BATCHNORM_INFER, 0)->in[5], x);
+    tri_graph_destroy(g);
+}
+
+Test(fuse, a_sum_that_is_read_elsewhere_stays)
+{
+    struct tri_graph *g = norms();
+    tri_vid bn = batchnorm(g, "bn", tri_graph_find(g, "x"));
+    tri_vid s = binary(g, TRI_OP_ADD, "add", bn, tri_graph_find(g, "x"));
+
+    add_mse(g, binary(g, TRI_OP_ADD, "again", s, unary(g, TRI_OP_RELU, "relu", s)));
+    fuse(g);
+    cr_assert_eq(count_kind(g, TRI_OP_RELU), 1);
+    cr_assert_eq(count_kind(g, TRI_OP_ADD), 2);
+    tri_graph_destroy(g);
+}
