@@ -232,9 +232,9 @@ tri_status tri_h5_put_string(hid_t obj, const char *path, const char *name, cons
     hid_t type = H5Tcopy(H5T_C_S1);
     tri_status st;
 
-    H5Tset_size(type, strlen(v) + 1);
+    H5Tset_size(type, H5T_VARIABLE); /* h5py shows these as str, strings of fixed length as bytes */
     H5Tset_cset(type, H5T_CSET_UTF8);
-    st = put(obj, path, name, -1, type, type, v);
+    st = put(obj, path, name, -1, type, type, (const void *)&v);
     H5Tclose(type);
     return st;
 }

@@ -1,17 +1,12 @@
 #!/usr/bin/python3
-"""Files made by h5py, read back by `trireme data info`. Usage: data_h5py.py PROGRAM. Exit code 77: h5py is not installed."""
+"""Files made by h5py, read back by `trireme data info`, and files of `data import` read by h5py."""
 import os
 import subprocess
-import sys
-import tempfile
 
-try:
-    import h5py
-    import numpy as np
-except ImportError:
-    sys.exit(77)
+import h5py
+import numpy as np
 
-PROGRAM = sys.argv[1]
+from harness import PROGRAM, run_tests
 
 
 def info(path, code=0):
@@ -27,10 +22,10 @@ def line(text, name):
     raise AssertionError(f"no line '{name}' in:\n{text}")
 
 
-def tokens_of_every_type(folder):
+def test_tokens_of_every_type(t):
     for dtype in ["u1", "i1", "<u2", ">u2", "<i4", ">i4", "<u4", "<i8", ">i8", "<u8"]:
         for chunks in [None, (16,)]:
-            path = os.path.join(folder, "t.h5")
+            path = t.path("t.h5")
             with h5py.File(path, "w") as f:
                 data = (np.arange(100) % 120).astype(dtype)
                 f.create_dataset("train/tokens", data=data, chunks=chunks,
@@ -42,8 +37,8 @@ def tokens_of_every_type(folder):
             assert line(out, "vocab") == "120", out
 
 
-def images(folder):
-    path = os.path.join(folder, "i.h5")
+def test_images(t):
+    path = t.path("i.h5")
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
         f.create_dataset("train/images", data=rng.integers(0, 256, (7, 6, 5, 3), dtype=np.uint8),
@@ -63,8 +58,8 @@ def images(folder):
     assert "row 2 is 2, must be 0..1 or -100" in info(path, 2)
 
 
-def wrong_files(folder):
-    path = os.path.join(folder, "w.h5")
+def test_wrong_files(t):
+    path = t.path("w.h5")
     cases = [("tokens", np.zeros(5), "must be integers"), ("tokens", np.zeros((2, 2), int), "must be integers"),
              ("other", np.zeros(5, int), "no entry")]
     for name, data, words in cases:
@@ -78,12 +73,12 @@ def wrong_files(folder):
         f["train/tokens"] = np.zeros(5000, int)
     os.truncate(path, os.path.getsize(path) - 1024)
     assert "truncated" in info(path, 2)
-    assert "No such file" in info(os.path.join(folder, "none.h5"), 2)
+    assert "No such file" in info(t.path("none.h5"), 2)
 
 
-def imported_by_us(folder):
-    text = os.path.join(folder, "a.txt")
-    out = os.path.join(folder, "a.h5")
+def test_imported_by_us(t):
+    text = t.path("a.txt")
+    out = t.path("a.h5")
     with open(text, "wb") as f:
         f.write(b"one two three " * 100)
     subprocess.run([PROGRAM, "data", "import", "text", text, "--tokenizer", "bpe:270", "-o", out], check=True,
@@ -98,8 +93,4 @@ def imported_by_us(folder):
         assert f.attrs["vocab"] == 256 + len(merges) and f.attrs["tokenizer"] == "bpe"
 
 
-with tempfile.TemporaryDirectory() as folder:
-    tokens_of_every_type(folder)
-    images(folder)
-    wrong_files(folder)
-    imported_by_us(folder)
+run_tests(globals())
