@@ -27,7 +27,7 @@ static tri_status pool_prepare(const struct tri_kernel_desc *d, const struct tri
 {
     struct pool_kernel *k;
 
-    if (d->in[0].dtype != TRI_F32)
+    if (d->in[0].dtype != TRI_F32 || d->attrs.window.kh * d->attrs.window.kw > UINT8_MAX)
         return TRI_ERR_UNSUPPORTED;
     k = tri_calloc(1, sizeof(*k), "kernel");
     if (k == NULL)
@@ -119,7 +119,10 @@ static tri_status run_maxpool_grad(const struct tri_kernel *k, const struct tri_
     const uint8_t *index = a->in[1];
     float *dx = a->out[0];
     int64_t image = p->h * p->w * p->c, outputs = p->oh * p->ow;
+    int64_t offset[UINT8_MAX + 1] = {0}; /* of each tap from the window's corner, in elements */
 
+    for (int64_t t = 0; t < p->win.kh * p->win.kw; t++)
+        offset[t] = (t / p->win.kw * p->w + t % p->win.kw) * p->c;
 #pragma omp parallel for num_threads(p->nthreads) schedule(static)
     for (int64_t b = 0; b < p->b; b++) {
         float *to = dx + b * image;
@@ -127,9 +130,12 @@ static tri_status run_maxpool_grad(const struct tri_kernel *k, const struct tri_
         memset(to, 0, (size_t)image * sizeof(*to));
         for (int64_t o = 0; o < outputs; o++) {
             int64_t at = (b * outputs + o) * p->c;
+            int64_t oy = o / p->ow * p->win.stride - p->win.pad;
+            int64_t ox = o % p->ow * p->win.stride - p->win.pad;
+            int64_t corner = (oy * p->w + ox) * p->c; /* below 0 when it lies in the padding */
 
             for (int64_t c = 0; c < p->c; c++)
-                to[tap_pixel(p, o / p->ow, o % p->ow, index[at + c]) * p->c + c] += dy[at + c];
+                to[corner + offset[index[at + c]] + c] += dy[at + c];
         }
     }
     return TRI_OK;
