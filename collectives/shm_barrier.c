@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-    POLLS = 400,   /* about 5 us with the pauses */
-    YIELDS = 4,    /* a peer may be ready to run on this core */
+    POLLS = 100,   /* about 2 us with the pauses */
+    YIELDS = 20,   /* a peer may be ready to run on this core */
     SLEEP_MS = 100 /* longest sleep: then the deadline is looked at */
 };
 
