@@ -62,9 +62,10 @@ struct tri_checkpoint_save {
     void *probe_arg;
 };
 
-/* Writes a complete checkpoint or leaves none, replacing one of the same step. Blocks until it is
- * durable. TRI_ERR_IO with path and errno text; a failure in the LINK phase leaves the new
- * checkpoint in place. Collective. Same on all ranks: run_dir, step, tensors, keep, best. */
+/* Writes a complete checkpoint or leaves none, replacing one of the same step; those of later steps
+ * are removed, since a run that saves here was taken back from them. Blocks until it is durable.
+ * TRI_ERR_IO with path and errno text; a failure in the LINK phase leaves the new checkpoint in
+ * place. Collective. Same on all ranks: run_dir, step, tensors, keep, best. */
 tri_status tri_checkpoint_save(struct tri_comm *comm,
                                const struct tri_checkpoint_save *save) TRI_CHECKED;
 

@@ -11,7 +11,8 @@ TRI_BEGIN_DECLS
 #define TRI_STEP_NAME_BYTES 40
 void tri_step_name(int64_t step, char name[TRI_STEP_NAME_BYTES]);
 
-/* Removes the oldest beyond `keep` (0: none), never `step` nor the target of the link `best`. */
+/* After `step` was saved: removes checkpoints of later steps (the run was taken back), then the
+ * oldest beyond `keep` (0: all stay), but not the target of the link `best`. */
 tri_status tri_checkpoint_prune(const char *run_dir, int keep, int64_t step) TRI_CHECKED;
 /* Newest checkpoint below step `below` whose every byte is good: its path (tri_free), or NULL.
  * Keeps the thread's message. */

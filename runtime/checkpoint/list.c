@@ -115,26 +115,73 @@ static int64_t best_step(const char *run_dir)
     return parse_step_name(target, &step) ? step : -1;
 }
 
-tri_status tri_checkpoint_prune(const char *run_dir, int keep, int64_t step)
+/* Removes the link `best` when its checkpoint is gone. */
+static tri_status drop_dead_best(const char *run_dir, int64_t best)
 {
-    int64_t *steps = NULL, best = best_step(run_dir);
-    int count = 0;
+    char *path, *link;
     tri_status st = TRI_OK;
 
-    if (keep <= 0)
+    if (best < 0)
         return TRI_OK;
-    TRI_TRY(tri_checkpoint_list(run_dir, &steps, &count));
-    for (int i = 0; i < count - keep && st == TRI_OK; i++) {
-        char *path;
-        if (steps[i] == step || steps[i] == best)
-            continue;
-        path = tri_checkpoint_path(run_dir, steps[i]);
-        st = path == NULL ? tri_fail(TRI_ERR_NOMEM, "cannot allocate a path in '%s'", run_dir)
-                          : tri_remove_tree(path);
-        tri_free(path);
-    }
-    tri_free(steps);
+    path = tri_checkpoint_path(run_dir, best);
+    link = tri_asprintf("%s/checkpoints/best", run_dir);
+    if (path == NULL || link == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate a path in '%s'", run_dir);
+    else if (!tri_is_folder(path) && unlink(link) != 0)
+        st = tri_file_fail("remove", link);
+    tri_free(link);
+    tri_free(path);
     return st;
+}
+
+/* The folder gets a temporary name first, so that no moment shows half of a checkpoint. */
+static tri_status remove_checkpoint(const char *run_dir, int64_t step)
+{
+    char name[TRI_STEP_NAME_BYTES];
+    char *path = tri_checkpoint_path(run_dir, step), *temporary;
+    tri_status st;
+
+    tri_step_name(step, name);
+    temporary = tri_asprintf("%s/checkpoints/.tmp-removed-%s", run_dir, name);
+    if (path == NULL || temporary == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate a path in '%s'", run_dir);
+    else
+        st = tri_remove_tree(temporary);
+    if (st == TRI_OK && rename(path, temporary) != 0)
+        st = tri_file_fail("remove", path);
+    if (st == TRI_OK)
+        st = tri_remove_tree(temporary);
+    tri_free(temporary);
+    tri_free(path);
+    return st;
+}
+
+/* Steps beyond the one just saved belong to a past that the run was taken back from. */
+static tri_status remove_abandoned(const char *run_dir, const int64_t *steps, int *count,
+                                   int64_t step)
+{
+    for (; *count > 0 && steps[*count - 1] > step; (*count)--) {
+        tri_info("removing the checkpoint of step %" PRId64 ": the run was resumed before it",
+                 steps[*count - 1]);
+        TRI_TRY(remove_checkpoint(run_dir, steps[*count - 1]));
+    }
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_prune(const char *run_dir, int keep, int64_t step)
+{
+    int64_t *steps = NULL, best;
+    int count = 0;
+    tri_status st;
+
+    TRI_TRY(tri_checkpoint_list(run_dir, &steps, &count));
+    st = remove_abandoned(run_dir, steps, &count, step);
+    best = best_step(run_dir);
+    for (int i = 0; keep > 0 && i < count - keep && st == TRI_OK; i++)
+        if (steps[i] != best)
+            st = remove_checkpoint(run_dir, steps[i]);
+    tri_free(steps);
+    return st == TRI_OK ? drop_dead_best(run_dir, best) : st;
 }
 
 /* An interrupted replacement without an atomic exchange leaves the old folder as .old-step-...; it

@@ -98,6 +98,27 @@ Test(save_load, keeps_the_newest_and_the_best)
     model_finish(&m);
 }
 
+Test(save_load, a_run_taken_back_drops_its_later_steps)
+{
+    struct model m;
+    char best[128];
+    int64_t step = 0;
+
+    model_init(&m);
+    for (step = 1; step <= 4; step++) {
+        m.save.best = step == 4;
+        cr_assert_eq(model_save(&m, step), TRI_OK);
+    }
+    m.save.best = false;
+    cr_assert_eq(model_save(&m, 3), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(model_resume(&m, &step), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(step, 3);
+    (void)snprintf(best, sizeof(best), "%s/checkpoints/best", m.root);
+    cr_assert(!exists(best));
+    cr_assert(exists(model_path(&m, 1, "manifest.json")));
+    model_finish(&m);
+}
+
 Test(save_load, replaces_a_checkpoint_of_the_same_step)
 {
     struct model m;
