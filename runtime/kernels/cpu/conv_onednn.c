@@ -65,7 +65,7 @@ static tri_status prepare_conv2d(const struct tri_kernel_desc *d, struct tri_ker
 
     if (!is_f32(d))
         return TRI_ERR_UNSUPPORTED;
-    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_onednn, &k));
+    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_onednn, d->nthreads, &k));
     args[0] =
         (struct tri_onednn_arg){DNNL_ARG_SRC, tri_onednn_add_memory(k, TRI_ONEDNN_IN, 0, &c.x)};
     args[1] = (struct tri_onednn_arg){DNNL_ARG_WEIGHTS,
@@ -109,7 +109,7 @@ static tri_status prepare_conv2d_dx(const struct tri_kernel_desc *d, struct tri_
 
     if (!is_f32(d))
         return TRI_ERR_UNSUPPORTED;
-    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_dx_onednn, &k));
+    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_dx_onednn, d->nthreads, &k));
     args[0] = (struct tri_onednn_arg){DNNL_ARG_DIFF_DST,
                                       tri_onednn_add_memory(k, TRI_ONEDNN_IN, 0, &c.y)};
     args[1] = (struct tri_onednn_arg){DNNL_ARG_WEIGHTS,
@@ -143,7 +143,7 @@ static tri_status prepare_conv2d_dw(const struct tri_kernel_desc *d, struct tri_
 
     if (!is_f32(d))
         return TRI_ERR_UNSUPPORTED;
-    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_dw_onednn, &k));
+    TRI_TRY(tri_onednn_begin(&tri_kernel_conv2d_dw_onednn, d->nthreads, &k));
     args[0] =
         (struct tri_onednn_arg){DNNL_ARG_SRC, tri_onednn_add_memory(k, TRI_ONEDNN_IN, 0, &c.x)};
     args[1] = (struct tri_onednn_arg){DNNL_ARG_DIFF_DST,

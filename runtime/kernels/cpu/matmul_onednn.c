@@ -9,12 +9,14 @@
 
 #include "runtime/core/memory.h"
 
+#include <omp.h>
 #include <string.h>
 
 /* The product y[m][n] = op(a) op(b) over `depth` terms. */
 struct product {
     int64_t m, n, depth, lda, ldb;
     bool ta, tb, bias, acc;
+    int nthreads;
 };
 
 static bool present(const struct tri_arg *arg, int i, int n)
@@ -28,6 +30,7 @@ static struct product product_of(const struct tri_kernel_desc *d)
     int64_t br = tri_shape_rows(&d->in[1].shape), bc = tri_shape_cols(&d->in[1].shape);
     struct product p = {.lda = ac, .ldb = bc, .ta = d->attrs.matmul.ta, .tb = d->attrs.matmul.tb};
 
+    p.nthreads = d->nthreads > 0 ? d->nthreads : 1;
     p.m = p.ta ? ac : ar;
     p.depth = p.ta ? ar : ac;
     p.n = p.tb ? br : bc;
@@ -59,7 +62,7 @@ static tri_status prepare_primitive(const struct product *p, struct tri_kernel *
     dnnl_matmul_desc_t desc;
     dnnl_post_ops_t post;
 
-    TRI_TRY(tri_onednn_begin(&tri_kernel_matmul_onednn, &k));
+    TRI_TRY(tri_onednn_begin(&tri_kernel_matmul_onednn, p->nthreads, &k));
     args[0].memory = tri_onednn_add_memory(k, TRI_ONEDNN_IN, 0, &a);
     args[1].memory = tri_onednn_add_memory(k, TRI_ONEDNN_IN, 1, &b);
     args[2].memory = tri_onednn_add_memory(k, TRI_ONEDNN_OUT, 0, &c);
@@ -87,13 +90,16 @@ struct sgemm_kernel {
 static tri_status run_sgemm(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct product *p = &((const struct sgemm_kernel *)k)->p;
-    dnnl_status_t st =
-        dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->depth, 1.0f, args->in[0],
-                   p->lda, args->in[1], p->ldb, p->acc ? 1.0f : 0.0f, args->out[0], p->n);
+    int caller_threads = omp_get_max_threads();
+    dnnl_status_t st;
 
-    return st == dnnl_success
-               ? TRI_OK
-               : tri_fail(TRI_ERR_INTERNAL, "onednn: sgemm failed with code %d", (int)st);
+    omp_set_num_threads(p->nthreads);
+    st = dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->depth, 1.0f, args->in[0],
+                    p->lda, args->in[1], p->ldb, p->acc ? 1.0f : 0.0f, args->out[0], p->n);
+    omp_set_num_threads(caller_threads);
+    if (st != dnnl_success)
+        return tri_fail(TRI_ERR_INTERNAL, "onednn: sgemm failed with code %d", (int)st);
+    return TRI_OK;
 }
 
 static void destroy_sgemm(struct tri_kernel *k)

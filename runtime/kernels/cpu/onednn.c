@@ -3,6 +3,7 @@
 
 #include "runtime/core/memory.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -30,13 +31,17 @@ static bool good(struct tri_onednn_kernel *k, dnnl_status_t st)
     return k->status == dnnl_success;
 }
 
-tri_status tri_onednn_begin(const struct tri_kernel_ops *ops, struct tri_onednn_kernel **out)
+tri_status tri_onednn_begin(const struct tri_kernel_ops *ops, int nthreads,
+                            struct tri_onednn_kernel **out)
 {
     struct tri_onednn_kernel *k = tri_calloc(1, sizeof(*k), "kernel");
 
     if (k == NULL)
         return tri_fail(TRI_ERR_NOMEM, "kernel \"%s\": out of memory", ops->name);
     k->base.ops = ops;
+    k->nthreads = nthreads > 0 ? nthreads : 1;
+    k->caller_threads = omp_get_max_threads();
+    omp_set_num_threads(k->nthreads);
     if (tri_onednn_engine() == NULL)
         k->status = dnnl_runtime_error;
     else
@@ -49,6 +54,7 @@ tri_status tri_onednn_finish(struct tri_onednn_kernel *k, struct tri_kernel **ou
 {
     dnnl_status_t st = k->status;
 
+    omp_set_num_threads(k->caller_threads);
     if (st == dnnl_success) {
         *out = &k->base;
         return TRI_OK;
@@ -180,7 +186,9 @@ tri_status tri_onednn_run(const struct tri_kernel *kernel, const struct tri_kern
 {
     const struct tri_onednn_kernel *k = (const struct tri_onednn_kernel *)kernel;
     dnnl_status_t st = dnnl_success;
+    int caller_threads = omp_get_max_threads();
 
+    omp_set_num_threads(k->nthreads);
     for (int i = 0; i < k->nmemory && st == dnnl_success; i++)
         st = dnnl_memory_set_data_handle(k->memory[i].memory, address(&k->memory[i], a));
     for (int i = 0; i < k->nstep && st == dnnl_success; i++)
@@ -188,6 +196,7 @@ tri_status tri_onednn_run(const struct tri_kernel *kernel, const struct tri_kern
                                     k->step[i].arg);
     if (st == dnnl_success)
         st = dnnl_stream_wait(k->stream);
+    omp_set_num_threads(caller_threads);
     return st == dnnl_success ? TRI_OK
                               : tri_fail(TRI_ERR_INTERNAL, "onednn: \"%s\" failed with code %d",
                                          k->base.ops->name, (int)st);

@@ -37,6 +37,8 @@ struct tri_onednn_kernel {
     struct tri_onednn_memory memory[TRI_ONEDNN_MEMORIES];
     struct tri_onednn_step step[TRI_ONEDNN_STEPS];
     int nmemory, nstep;
+    int nthreads;         /* team of a run; oneDNN also lays out its work for it while preparing */
+    int caller_threads;   /* of the preparing thread, given back by tri_onednn_finish */
     dnnl_status_t status; /* first failure while building */
 };
 
@@ -50,7 +52,7 @@ dnnl_engine_t tri_onednn_engine(void);
 
 /* An empty kernel; ended by tri_onednn_finish, which hands it out or, after a failure, destroys it:
  * TRI_ERR_UNSUPPORTED without message for forms that oneDNN does not implement. Local. */
-tri_status tri_onednn_begin(const struct tri_kernel_ops *ops,
+tri_status tri_onednn_begin(const struct tri_kernel_ops *ops, int nthreads,
                             struct tri_onednn_kernel **out) TRI_CHECKED;
 tri_status tri_onednn_finish(struct tri_onednn_kernel *k, struct tri_kernel **out) TRI_CHECKED;
 

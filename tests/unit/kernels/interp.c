@@ -31,8 +31,8 @@ void interp_finish(struct interp *x)
 
 /* Arguments of an op. An output that must lie in an input's memory begins as a copy of it, and the
  * kernel sees that copy as the input too. */
-static void bind(struct interp *x, const struct tri_op *op, struct tri_arg *arg_in,
-                 struct tri_arg *arg_out, void **in, void **out)
+static void gather(struct interp *x, const struct tri_op *op, struct tri_arg *arg_in,
+                   struct tri_arg *arg_out, void **in, void **out)
 {
     const struct tri_op_info *info = tri_op_info(op->kind);
 
@@ -68,8 +68,8 @@ static void run_op(struct interp *x, const struct tri_op *op)
 
     cr_assert(op->nin <= MAX_ARGS && op->nout <= MAX_ARGS);
     cr_assert(op->kind != TRI_OP_PACK && op->kind != TRI_OP_VIEW && op->kind != TRI_OP_ALLREDUCE);
-    bind(x, op, arg_in, arg_out, in, out);
-    if (op->kind == TRI_OP_RESHAPE) /* the copy of bind is all */
+    gather(x, op, arg_in, arg_out, in, out);
+    if (op->kind == TRI_OP_RESHAPE) /* the copy made above is all */
         return;
     d.nin = op->nin;
     d.nout = op->nout;

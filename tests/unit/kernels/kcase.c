@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #define GUARD 64 /* bytes before and behind each buffer that nobody may write */
@@ -246,7 +245,6 @@ bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *wh
     for (int o = 0; o < c->d.nout; o++)
         may = may || c->alias[o] == TRI_ALIAS_MAY;
     for (int threads = 1; threads <= 2 && ran; threads++) {
-        omp_set_num_threads(threads);
         c->d.nthreads = threads;
         ran = run_both(c, ops, false, what);
         if (ran && may)
