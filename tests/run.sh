@@ -17,7 +17,7 @@ if [ "${1:-}" = --sanitize ]; then
         exit 2
         ;;
     esac
-    export ASAN_OPTIONS="detect_leaks=1"
+    export ASAN_OPTIONS="detect_leaks=1:fast_unwind_on_malloc=0" # whole stacks, for the suppressions
     export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1:suppressions=$PWD/tests/sanitize/tsan.supp"
     export LSAN_OPTIONS="suppressions=$PWD/tests/sanitize/lsan.supp:print_suppressions=0"

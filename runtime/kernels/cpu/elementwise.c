@@ -170,9 +170,7 @@ static tri_status run_add(const struct tri_kernel *kernel, const struct tri_kern
 
 TRI_SIMD_KERNEL(add);
 
-/* --- DROPOUT
- * ----------------------------------------------------------------------------------------------------
- */
+/* DROPOUT. */
 
 static tri_status prepare_dropout(const struct tri_kernel_desc *d, struct tri_kernel **out)
 {
