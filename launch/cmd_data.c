@@ -213,8 +213,10 @@ static tri_status import(int argc, char **argv, struct tri_text *report)
         tri_text_printf(report, "%s", help_data);
         return TRI_OK;
     }
+    if (argc == 0)
+        return tri_fail(TRI_ERR_USAGE, "data import: text, idx or npy is missing, see --help");
     return tri_fail(TRI_ERR_USAGE, "data import: '%s' is not known, must be text, idx or npy",
-                    argc > 0 ? argv[0] : "");
+                    argv[0]);
 }
 
 static tri_status dispatch(int argc, char **argv, struct tri_text *report)
@@ -227,8 +229,9 @@ static tri_status dispatch(int argc, char **argv, struct tri_text *report)
     }
     if (argc > 0 && strcmp(argv[0], "info") == 0)
         return info(argc - 1, argv + 1, report);
-    return tri_fail(TRI_ERR_USAGE, "data: '%s' is not known, must be import or info",
-                    argc > 0 ? argv[0] : "");
+    if (argc == 0)
+        return tri_fail(TRI_ERR_USAGE, "data: import or info is missing, see --help");
+    return tri_fail(TRI_ERR_USAGE, "data: '%s' is not known, must be import or info", argv[0]);
 }
 
 tri_status tri_cmd_data(int argc, char **argv)
