@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 LAYERS = {"runtime": 0, "collectives": 1, "models": 2, "amp": 2, "data": 2, "optim": 3, "launch": 4}
 TEXT = (".c", ".h", ".cu", ".py", ".sh", ".md", ".yaml", ".build", ".txt")
 MPI_FILES = re.compile(r"collectives/(comm_mpi|comm_shm|topology|world)\.[ch]$|launch/env\.c$")
-MPI_COMM_FILES = re.compile(r"(exchange|trireme)\w*\.h$")
+MPI_COMM_FILES = re.compile(r"(^optim/exchange\w*|/trireme)\.[ch]$")
 # tri_assert_fail, and the faults that debug.inject asks for.
-EXIT_FILES = ("runtime/core/status.c", "runtime/kernels/ref/step.c")
+EXIT_FILES = ("runtime/core/status.c", "runtime/kernels/inject.c")
 LINE, FUNCTION, FILE = 100, 100, 700
 
 
@@ -168,7 +168,7 @@ def compile_alone(root, compiler, flags, headers, suffix):
             source = os.path.join(folder, "alone" + suffix)
             with open(source, "w") as f:
                 f.write(f'#include "{path}"\n#include "{path}"\n')
-            p = subprocess.run([*compiler, *flags, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", root,
+            p = subprocess.run([*compiler, *flags, "-D_GNU_SOURCE", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", root,
                                 *cflags, source], capture_output=True, text=True)
             return None if p.returncode == 0 else f"{path}: {p.stderr.strip().splitlines()[0] if p.stderr else 'does not compile'}"
 
