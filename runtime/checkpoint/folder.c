@@ -35,7 +35,8 @@ static tri_status hash_range(int fd, const char *path, int64_t from, int64_t to,
     return TRI_OK;
 }
 
-tri_status tri_layout_hash(int fd, const char *path, const struct tri_manifest *m, uint64_t *out)
+tri_status tri_model_file_hash(int fd, const char *path, const struct tri_manifest *m,
+                               uint64_t *out)
 {
     const struct tri_manifest_tensor **order =
         tri_calloc((size_t)m->ntensor + 1, sizeof(*order), "tensor order");
@@ -132,7 +133,7 @@ static tri_status check_model(int fd, const char *path, const struct tri_manifes
 
     TRI_TRY(check_size(fd, path, m->model_bytes));
     TRI_TRY(check_step(fd, path, m));
-    TRI_TRY(tri_layout_hash(fd, path, m, &hash));
+    TRI_TRY(tri_model_file_hash(fd, path, m, &hash));
     if (hash != m->layout_hash)
         return tri_fail(TRI_ERR_CHECKPOINT, "'%s' is damaged: the checksum of its layout is wrong",
                         path);

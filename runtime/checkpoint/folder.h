@@ -19,10 +19,10 @@ tri_status tri_checkpoint_prune(const char *run_dir, int keep, int64_t step) TRI
 char *tri_checkpoint_previous_good(const char *run_dir, int64_t below);
 
 /* Hash of the bytes of an open model.h5 outside the tensors of m. */
-tri_status tri_layout_hash(int fd, const char *path, const struct tri_manifest *m,
-                           uint64_t *out) TRI_CHECKED;
-/* Hash of elements [first, first + count) of a tensor as stored, read in pieces; into `data` when
- * not NULL. */
+tri_status tri_model_file_hash(int fd, const char *path, const struct tri_manifest *m,
+                               uint64_t *out) TRI_CHECKED;
+/* Hash of a whole tensor as stored, read in pieces: into `data` (all elements), or with NULL
+ * through a buffer of one piece. */
 tri_status tri_stored_hash(int fd, const char *path, const struct tri_manifest_tensor *t,
                            void *data, uint64_t *out) TRI_CHECKED;
 /* Sizes of all files, hash of the layout and of config.yaml, and the step inside model.h5, against

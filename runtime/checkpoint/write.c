@@ -200,7 +200,7 @@ static tri_status hash_layout(struct saving *s)
 
     if (fd < 0)
         return tri_file_fail("open", s->model);
-    st = tri_layout_hash(fd, s->model, &s->m, &s->m.layout_hash);
+    st = tri_model_file_hash(fd, s->model, &s->m, &s->m.layout_hash);
     close(fd);
     return st;
 }
