@@ -119,9 +119,6 @@ static tri_status check_across(const struct tri_config *cfg)
     if (cfg->checkpoint.best == TRI_BEST_ACCURACY && cfg->model.name == TRI_MODEL_GPT)
         return tri_fail(TRI_ERR_USAGE, "'checkpoint.best' accuracy is for classifiers; a gpt has "
                                        "loss");
-    if (cfg->run.steps > 0 && cfg->schedule.warmup > cfg->run.steps)
-        return tri_fail(TRI_ERR_USAGE, "'schedule.warmup' %lld is longer than 'run.steps' %lld",
-                        (long long)cfg->schedule.warmup, (long long)cfg->run.steps);
     return TRI_OK;
 }
 

@@ -57,7 +57,7 @@ const struct tri_opt tri_schedule_rows[] = {
      "linear, cosine: rate at the last planned step as a fraction of lr", NULL},
     {"schedule.milestones", TRI_OPT_INTS, AT(milestones), "null", "[1, inf)",
      "step: updates after which the rate is multiplied by gamma, rising", NULL},
-    {"schedule.gamma", TRI_OPT_DOUBLE, AT(gamma), "0.1", "(0, 1]", "step: factor at a milestone",
+    {"schedule.gamma", TRI_OPT_DOUBLE, AT(gamma), "0.1", "(0, inf)", "step: factor at a milestone",
      NULL},
 };
 const size_t tri_schedule_row_count = sizeof(tri_schedule_rows) / sizeof(tri_schedule_rows[0]);
