@@ -50,6 +50,9 @@ static tri_status put(struct tri_graph *g, const struct tri_injection *fault, tr
     tri_vid in[2] = {v, counters_at(g, at)};
     int32_t producer = g->value[v].producer, op;
 
+    if (fault->index < 0 || fault->index >= tri_shape_count(&g->value[v].shape))
+        return tri_fail(TRI_ERR_USAGE, "debug.inject: \"%s\" has no element %lld", g->value[v].name,
+                        (long long)fault->index);
     if (in[1] == TRI_NONE)
         return tri_fail(TRI_ERR_INTERNAL, "inject: the graph counts no steps");
     g->phase = fault->where;

@@ -1,10 +1,12 @@
 /* The ops: one op is one kernel call or one collective.
  *
- * Notation: B samples of a grain, T positions, C width, V classes or vocabulary, M rows (all leading dims), N columns (last
- * dim). A trailing bracket [..] marks an optional input or output (TRI_NONE when absent). "= x" marks an output that must
- * occupy x's memory, "~ x" one that may. f32 unless said otherwise. Sources of formulas stand with the reference kernels.
+ * Notation: B samples of a grain, T positions, C width, V classes or vocabulary, M rows (all
+ * leading dims), N columns (last dim). A trailing bracket [..] marks an optional input or output
+ * (TRI_NONE when absent). "= x" marks an output that must occupy x's memory, "~ x" one that may.
+ * f32 unless said otherwise. Sources of formulas stand with the reference kernels.
  *
- * A grain holds `nreal` real samples first and padding behind; rows of padding have target -100 or lie beyond nreal; they count nothing. */
+ * A grain holds `nreal` real samples first and padding behind; rows of padding have target -100 or
+ * lie beyond nreal; they count nothing. */
 #ifndef TRI_RUNTIME_GRAPH_OPS_H
 #define TRI_RUNTIME_GRAPH_OPS_H
 
@@ -22,63 +24,97 @@ struct tri_op;
 
 /* X(KIND, text)
  *  products
- *   MATMUL            a, b, [bias N], [acc]          -> y (= acc if given)        y = op(a) op(b) + bias + acc; a, b as matrices (rows x last dim),
- *                                                      transposed by attrs.matmul; y keeps a's leading dims when a is not transposed
- *   COLUMN_SUM        dy [M,N], [acc N]              -> db [N] (= acc)            gradient of a bias
+ *   MATMUL            a, b, [bias N], [acc] -> y (= acc if given)
+ *                       y = op(a) op(b) + bias + acc; a, b as matrices (rows x last dim),
+ *                       transposed by attrs.matmul; y keeps a's leading dims when a is not
+ *                       transposed
+ *   COLUMN_SUM        dy [M,N], [acc N] -> db [N] (= acc)
+ *                       gradient of a bias
  *  elementwise
- *   ADD               a, b                           -> y ~ a                     any float type, same shapes
- *   RELU              x                              -> y ~ x
- *   RELU_GRAD         dy, y                          -> dx ~ dy
- *   GELU              x                              -> y                         tanh form
- *   GELU_GRAD         dy, x                          -> dx ~ dy
- *   DROPOUT           x, counters                    -> y ~ x                     its own gradient: same attrs on dy
- *   CAST              x                              -> y                         attrs.cast.to
+ *   ADD               a, b -> y ~ a
+ *                       any float type, same shapes
+ *   RELU              x -> y ~ x
+ *   RELU_GRAD         dy, y -> dx ~ dy
+ *   GELU              x -> y
+ *                       tanh form
+ *   GELU_GRAD         dy, x -> dx ~ dy
+ *   DROPOUT           x, counters -> y ~ x
+ *                       its own gradient: same attrs on dy
+ *   CAST              x -> y
+ *                       attrs.cast.to
  *  norms
- *   LAYERNORM         x, gamma, beta, [residual]     -> y, mean [M], rstd [M], [sum]     sum = x + residual, y = norm(sum)
- *   LAYERNORM_GRAD    dy, x, gamma, mean, rstd, [dsum] -> dx (~ dsum), dgamma, dbeta      dx = grad of norm + dsum
- *   BATCHNORM         x [B,H,W,C] or [B,C], gamma, beta, nreal i32[1], [residual] -> y, mean [C], invstd [C], moments [2C+1]
- *                       y = relu?(norm(x) + residual); statistics over the nreal first samples; moments = nreal*mean, nreal*unbiased variance, nreal
- *   BATCHNORM_GRAD    dy, x, gamma, mean, invstd, nreal, [y] -> dx, dgamma, dbeta, [dresidual]    y present when attrs.norm.relu: dy masked by y > 0
+ *   LAYERNORM         x, gamma, beta, [residual] -> y, mean [M], rstd [M], [sum]
+ *                       sum = x + residual, y = norm(sum)
+ *   LAYERNORM_GRAD    dy, x, gamma, mean, rstd, [dsum] -> dx (~ dsum), dgamma, dbeta
+ *                       dx = grad of norm + dsum
+ *   BATCHNORM         x [B,H,W,C] or [B,C], gamma, beta, nreal i32[1], [residual]
+ *                     -> y, mean [C], invstd [C], moments [2C+1]
+ *                       y = relu?(norm(x) + residual); statistics over the nreal first samples;
+ *                       moments = nreal*mean, nreal*unbiased variance, nreal
+ *   BATCHNORM_GRAD    dy, x, gamma, mean, invstd, nreal, [y] -> dx, dgamma, dbeta, [dresidual]
+ *                       y present when attrs.norm.relu: dy masked by y > 0
  *   BATCHNORM_INFER   x, gamma, beta, running mean, running var, [residual] -> y
- *   BATCHNORM_RUNNING running mean, running var, moments, scalars -> mean' = mean, var' = var      nothing moves when the step is skipped
+ *   BATCHNORM_RUNNING running mean, running var, moments, scalars -> mean' = mean, var' = var
+ *                       nothing moves when the step is skipped
  *  attention (GPT-2 layout: qkv [B,T,3C], heads side by side)
- *   ATTENTION         qkv, [counters]                -> out [B,T,C], lse [B,heads,T]    causal; counters when dropout > 0
+ *   ATTENTION         qkv, [counters] -> out [B,T,C], lse [B,heads,T]
+ *                       causal; counters when dropout > 0
  *   ATTENTION_GRAD    dout, qkv, out, lse, [counters] -> dqkv
- *   ATTENTION_CACHED  qkv [B,T,3C], kcache [B,P,C], vcache [B,P,C], offset i32[1] -> out [B,T,C], kcache' = kcache, vcache' = vcache
- *                       positions offset .. offset+T-1 are stored, then each attends to all positions up to its own
+ *   ATTENTION_CACHED  qkv [B,T,3C], kcache [B,P,C], vcache [B,P,C], offset i32[1]
+ *                     -> out [B,T,C], kcache' = kcache, vcache' = vcache
+ *                       positions offset .. offset+T-1 are stored, then each attends to all
+ *                       positions up to its own
  *  embedding
  *   EMBEDDING         ids i32 [B,T], table [V,C], [positions P,C], [offset i32[1]] -> y [B,T,C]
- *   EMBEDDING_GRAD    ids, dy [B,T,C], [acc V,C]     -> dtable [V,C] (= acc)      attrs.rows
- *   POSITION_GRAD     dy [B,T,C]                     -> dpositions [P,C]          attrs.rows; rows beyond T are 0
+ *   EMBEDDING_GRAD    ids, dy [B,T,C], [acc V,C] -> dtable [V,C] (= acc)
+ *                       attrs.rows
+ *   POSITION_GRAD     dy [B,T,C] -> dpositions [P,C]
+ *                       attrs.rows; rows beyond T are 0
  *  losses (stats f64[TRI_STATS_COUNT]: sum of losses, number of targets, number right, 0)
- *   SOFTMAX_XENT      logits [M,V], targets i32 [M]  -> stats, lse [M]
- *   SOFTMAX_XENT_GRAD logits, targets, lse           -> dlogits ~ logits          gradient of the SUM of losses; rows with -100 exactly 0
- *   SOFTMAX_XENT_FUSED logits, targets               -> stats, dlogits ~ logits   made by the fuse pass of the two above
- *   MSE               prediction [B,..], target, nreal -> stats                   loss of a sample = mean over its components
- *   MSE_GRAD          prediction, target, nreal      -> dprediction
+ *   SOFTMAX_XENT      logits [M,V], targets i32 [M] -> stats, lse [M]
+ *   SOFTMAX_XENT_GRAD logits, targets, lse -> dlogits ~ logits
+ *                       gradient of the SUM of losses; rows with -100 exactly 0
+ *   SOFTMAX_XENT_FUSED logits, targets -> stats, dlogits ~ logits
+ *                       made by the fuse pass of the two above
+ *   MSE               prediction [B,..], target, nreal -> stats
+ *                       loss of a sample = mean over its components
+ *   MSE_GRAD          prediction, target, nreal -> dprediction
  *  images (NHWC; filters [O,I,KH,KW])
- *   CONV2D            x [B,H,W,I], w, [bias O]       -> y [B,H',W',O]
- *   CONV2D_DX         dy, w                          -> dx                        attrs.window.h, .w: size of x
- *   CONV2D_DW         x, dy, [acc]                   -> dw (= acc)
- *   MAXPOOL           x                              -> y, index u8 (offset in the window)
- *   MAXPOOL_GRAD      dy, index                      -> dx                        attrs.window.h, .w
- *   AVGPOOL           x [B,H,W,C]                    -> y [B,C]                   over all positions
- *   AVGPOOL_GRAD      dy [B,C]                       -> dx                        attrs.window.h, .w
+ *   CONV2D            x [B,H,W,I], w, [bias O] -> y [B,H',W',O]
+ *   CONV2D_DX         dy, w -> dx
+ *                       attrs.window.h, .w: size of x
+ *   CONV2D_DW         x, dy, [acc] -> dw (= acc)
+ *   MAXPOOL           x -> y, index u8 (offset in the window)
+ *   MAXPOOL_GRAD      dy, index -> dx
+ *                       attrs.window.h, .w
+ *   AVGPOOL           x [B,H,W,C] -> y [B,C]
+ *                       over all positions
+ *   AVGPOOL_GRAD      dy [B,C] -> dx
+ *                       attrs.window.h, .w
  *  memory
- *   RESHAPE           x                              -> y = x                     attrs.view.shape
- *   PACK              parts...                       -> flat [n]                  parts are written in place inside flat, each at a multiple of 64 bytes (tri_pack_next); n: to the end of the last
- *   VIEW              flat                           -> part = flat at attrs.view.offset elements
+ *   RESHAPE           x -> y = x
+ *                       attrs.view.shape
+ *   PACK              parts... -> flat [n]
+ *                       parts are written in place inside flat, each at a multiple of 64 bytes
+ *                       (tri_pack_next); n: to the end of the last
+ *   VIEW              flat -> part = flat at attrs.view.offset elements
  *  collectives
- *   ALLREDUCE         x                              -> y = x                     sum over attrs.comm.axis
+ *   ALLREDUCE         x -> y = x
+ *                       sum over attrs.comm.axis
  *  step
- *   STEP_BEGIN        counters                       -> counters' = counters      step + 1
- *   SUMSQ             g                              -> f64[1]                    sum of squares over blocks of TRI_SUM_BLOCK, added in order; non-finite in, non-finite out
- *   CONTROL           stats, counters', sumsq...     -> scalars                   joint finite check, norm, clip, rate (attrs.control)
- *   SGD               w, g, [momentum], scalars      -> w' = w, [momentum' = momentum]
- *   ADAMW             w, g, m, v, scalars            -> w' = w, m' = m, v' = v
- *   STEP_END          counters', scalars             -> counters'' = counters'
+ *   STEP_BEGIN        counters -> counters' = counters
+ *                       step + 1
+ *   SUMSQ             g -> f64[1]
+ *                       sum of squares over blocks of TRI_SUM_BLOCK, added in order; non-finite in,
+ *                       non-finite out
+ *   CONTROL           stats, counters', sumsq... -> scalars
+ *                       joint finite check, norm, clip, rate (attrs.control)
+ *   SGD               w, g, [momentum], scalars -> w' = w, [momentum' = momentum]
+ *   ADAMW             w, g, m, v, scalars -> w' = w, m' = m, v' = v
+ *   STEP_END          counters', scalars -> counters'' = counters'
  *  faults on purpose (debug.inject)
- *   INJECT            x, counters                    -> x' = x                    attrs.inject
+ *   INJECT            x, counters -> x' = x
+ *                       attrs.inject
  */
 #define TRI_OP_LIST(X)                                                                             \
     X(MATMUL, "matmul")                                                                            \
@@ -134,14 +170,26 @@ enum tri_op_kind {
 };
 
 /* Where in a step an op belongs: for traces, `plan` and debug.inject. */
-enum tri_phase { TRI_PHASE_FORWARD, TRI_PHASE_BACKWARD, TRI_PHASE_EXCHANGE, TRI_PHASE_UPDATE, TRI_PHASE_COUNT };
+enum tri_phase {
+    TRI_PHASE_FORWARD,
+    TRI_PHASE_BACKWARD,
+    TRI_PHASE_EXCHANGE,
+    TRI_PHASE_UPDATE,
+    TRI_PHASE_COUNT
+};
 
 #define TRI_IGNORE_TARGET (-100)
 #define TRI_SUM_BLOCK     4096 /* elements of a block of SUMSQ */
 #define TRI_PACK_BYTES    64   /* each part of a PACK starts at a multiple of this */
 
 /* f64 statistics of a loss op, summed over grains and ranks. */
-enum tri_stats_index { TRI_STATS_LOSS, TRI_STATS_TARGETS, TRI_STATS_RIGHT, TRI_STATS_UNUSED, TRI_STATS_COUNT };
+enum tri_stats_index {
+    TRI_STATS_LOSS,
+    TRI_STATS_TARGETS,
+    TRI_STATS_RIGHT,
+    TRI_STATS_UNUSED,
+    TRI_STATS_COUNT
+};
 
 /* i64 counters of a run (STATE "counters"). */
 enum tri_counter_index {
@@ -155,10 +203,11 @@ enum tri_counter_index {
 /* f64 results of CONTROL (OUTPUT "scalars"): what the optimizer ops and the host read. */
 enum tri_scalar_index {
     TRI_SCALAR_FINITE,     /* 1: apply, 0: skip this step */
-    TRI_SCALAR_GRAD_SCALE, /* what a summed gradient is multiplied with: clip factor / (targets * loss scale) */
+    TRI_SCALAR_GRAD_SCALE, /* what a summed gradient is multiplied with: clip factor / (targets *
+                              loss scale) */
     TRI_SCALAR_GRAD_NORM,  /* of the mean gradient, before clipping */
-    TRI_SCALAR_LR_FACTOR,  /* schedule's factor for this update; rate of a group = its lr * factor */
-    TRI_SCALAR_BIAS1,      /* 1 - beta1^u, 1 - beta2^u for update u */
+    TRI_SCALAR_LR_FACTOR, /* schedule's factor for this update; rate of a group = its lr * factor */
+    TRI_SCALAR_BIAS1,     /* 1 - beta1^u, 1 - beta2^u for update u */
     TRI_SCALAR_BIAS2,
     TRI_SCALAR_LOSS,    /* mean over targets */
     TRI_SCALAR_TARGETS, /* number of them */
@@ -169,40 +218,91 @@ enum tri_scalar_index {
     TRI_SCALAR_COUNT = 16
 };
 
-enum tri_axis { TRI_AXIS_DATA, TRI_AXIS_TENSOR, TRI_AXIS_PIPELINE, TRI_AXIS_CONTEXT, TRI_AXIS_EXPERT, TRI_AXIS_COUNT };
+enum tri_axis {
+    TRI_AXIS_DATA,
+    TRI_AXIS_TENSOR,
+    TRI_AXIS_PIPELINE,
+    TRI_AXIS_CONTEXT,
+    TRI_AXIS_EXPERT,
+    TRI_AXIS_COUNT
+};
 
-enum tri_schedule_kind { TRI_SCHEDULE_CONSTANT, TRI_SCHEDULE_LINEAR, TRI_SCHEDULE_COSINE, TRI_SCHEDULE_STEP };
+enum tri_schedule_kind {
+    TRI_SCHEDULE_CONSTANT,
+    TRI_SCHEDULE_LINEAR,
+    TRI_SCHEDULE_COSINE,
+    TRI_SCHEDULE_STEP
+};
 #define TRI_MAX_MILESTONES 16
 
 /* Learning-rate schedule and joint decision of a step (optim/schedule.h gives the formulas). */
 struct tri_control {
     enum tri_schedule_kind schedule;
-    int64_t warmup;       /* updates */
-    int64_t total;        /* last planned step */
-    double final;         /* fraction of lr at `total` */
-    double gamma;         /* STEP: factor at each milestone */
+    int64_t warmup; /* updates */
+    int64_t total;  /* last planned step */
+    double final;   /* fraction of lr at `total` */
+    double gamma;   /* STEP: factor at each milestone */
     int64_t milestone[TRI_MAX_MILESTONES];
     int nmilestone;
-    double clip_norm;     /* 0: no clipping */
-    double beta1, beta2;  /* for the bias corrections */
+    double clip_norm;    /* 0: no clipping */
+    double beta1, beta2; /* for the bias corrections */
 };
 
 enum tri_inject_what {
-    TRI_INJECT_INF, TRI_INJECT_NAN, TRI_INJECT_FLIP, TRI_INJECT_KILL, TRI_INJECT_STOP,
-    TRI_INJECT_SLEEP, TRI_INJECT_EXIT, TRI_INJECT_SEGV
+    TRI_INJECT_INF,
+    TRI_INJECT_NAN,
+    TRI_INJECT_FLIP,
+    TRI_INJECT_KILL,
+    TRI_INJECT_STOP,
+    TRI_INJECT_SLEEP,
+    TRI_INJECT_EXIT,
+    TRI_INJECT_SEGV
 };
 
-struct tri_attr_matmul { bool ta, tb; };
-struct tri_attr_dropout { double p; uint64_t stream; uint64_t seed; }; /* stream: tri_hash_name of the op's build-time name */
-struct tri_attr_norm { double eps; bool relu; double momentum; };
-struct tri_attr_attention { int64_t heads; bool causal; double p; uint64_t stream; uint64_t seed; };
-struct tri_attr_window { int64_t kh, kw, stride, pad, h, w; };
-struct tri_attr_view { int64_t offset; struct tri_shape shape; };
-struct tri_attr_comm { enum tri_axis axis; bool fixed_tree; }; /* fixed_tree: sum by the binary tree over rank order */
-struct tri_attr_optimizer { double lr, weight_decay, momentum, beta1, beta2, eps; bool nesterov; };
-struct tri_attr_inject { enum tri_inject_what what; int64_t step, index; int bit; int ms, code; };
+struct tri_attr_matmul {
+    bool ta, tb;
+};
+struct tri_attr_dropout {
+    double p;
+    uint64_t stream;
+    uint64_t seed;
+}; /* stream: tri_hash_name of the op's build-time name */
+struct tri_attr_norm {
+    double eps;
+    bool relu;
+    double momentum;
+};
+struct tri_attr_attention {
+    int64_t heads;
+    bool causal;
+    double p;
+    uint64_t stream;
+    uint64_t seed;
+};
+struct tri_attr_window {
+    int64_t kh, kw, stride, pad, h, w;
+};
+struct tri_attr_view {
+    int64_t offset;
+    struct tri_shape shape;
+};
+struct tri_attr_comm {
+    enum tri_axis axis;
+    bool fixed_tree;
+}; /* fixed_tree: sum by the binary tree over rank order */
+struct tri_attr_optimizer {
+    double lr, weight_decay, momentum, beta1, beta2, eps;
+    bool nesterov;
+};
+struct tri_attr_inject {
+    enum tri_inject_what what;
+    int64_t step, index;
+    int bit;
+    int ms, code;
+};
 
-/* One member per family of ops; ops without attributes leave it zero. Compared bytewise to share prepared kernels: always start from {0}. */
+/* One member per family of ops; ops without attributes leave it zero. Compared bytewise to share
+ * prepared kernels: always start from {0}. */
 struct tri_attrs {
     union {
         struct tri_attr_matmul matmul;
@@ -215,7 +315,9 @@ struct tri_attrs {
         struct tri_attr_optimizer optimizer;
         struct tri_attr_inject inject;
         struct tri_control control;
-        struct { enum tri_dtype to; } cast;
+        struct {
+            enum tri_dtype to;
+        } cast;
         int64_t rows; /* EMBEDDING_GRAD: V; POSITION_GRAD: P */
     };
 };
@@ -225,29 +327,34 @@ enum tri_alias { TRI_ALIAS_NO, TRI_ALIAS_MAY, TRI_ALIAS_MUST };
 /* What the passes know of an op kind. One row a kind, in the file of its family (ops_*.c). */
 struct tri_op_info {
     const char *name;
-    int min_in, max_in;      /* max_in < 0: any number */
-    uint32_t optional_in;    /* bit i: input i may be TRI_NONE */
+    int min_in, max_in;   /* max_in < 0: any number */
+    uint32_t optional_in; /* bit i: input i may be TRI_NONE */
     int nout;
-    uint32_t optional_out;   /* bit o: output o may be TRI_NONE */
-    bool side_effect;        /* never pruned */
-    bool no_kernel;          /* moves no data: RESHAPE, PACK, VIEW */
-    bool comm;               /* a collective, run by the engine */
-    int acc_in;              /* input that output 0 adds onto in place where it is given; 0: none */
-    uint32_t diff_out;       /* bit o: a gradient flows through output o; the others are constants to the backward pass */
-    /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input, what it needs) on failure. Mandatory. out_dtype,
-     * out_shape have nout entries; ndim < 0: an optional output that does not exist for these inputs. */
-    tri_status (*infer)(const struct tri_graph *g, const struct tri_op *op, enum tri_dtype *out_dtype,
-                        struct tri_shape *out_shape);
-    /* Appends backward ops. dout[o]: gradient of output o or TRI_NONE; din[i]: set to the gradient of input i where need[i], else
-     * left TRI_NONE. NULL: the op has no gradient (its float inputs must not need one). acc[i]: a gradient of input i that already exists and whose
-     * memory the op may take over through its own acc input (then din[i] is the sum and *acc_used bit i is set), else TRI_NONE. A loss op (the
-     * producer of loss_stats) is called without upstream gradient. din[i] may differ from the input in shape, not in size. */
-    tri_status (*grad)(struct tri_graph *g, int32_t op, const int32_t *dout, const bool *need, const int32_t *acc,
-                       int32_t *din, uint32_t *acc_used);
+    uint32_t optional_out; /* bit o: output o may be TRI_NONE */
+    bool side_effect;      /* never pruned */
+    bool no_kernel;        /* moves no data: RESHAPE, PACK, VIEW */
+    bool comm;             /* a collective, run by the engine */
+    int acc_in;            /* input that output 0 adds onto in place where it is given; 0: none */
+    uint32_t diff_out; /* bit o: a gradient flows through output o; the others are constants to the
+                          backward pass */
+    /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input,
+     * what it needs) on failure. Mandatory. out_dtype, out_shape have nout entries; ndim < 0: an
+     * optional output that does not exist for these inputs. */
+    tri_status (*infer)(const struct tri_graph *g, const struct tri_op *op,
+                        enum tri_dtype *out_dtype, struct tri_shape *out_shape);
+    /* Appends backward ops. dout[o]: gradient of output o or TRI_NONE; din[i]: set to the gradient
+     * of input i where need[i], else left TRI_NONE. NULL: the op has no gradient (its float inputs
+     * must not need one). acc[i]: a gradient of input i that already exists and whose memory the op
+     * may take over through its own acc input (then din[i] is the sum and *acc_used bit i is set),
+     * else TRI_NONE. A loss op (the producer of loss_stats) is called without upstream gradient.
+     * din[i] may differ from the input in shape, not in size. */
+    tri_status (*grad)(struct tri_graph *g, int32_t op, const int32_t *dout, const bool *need,
+                       const int32_t *acc, int32_t *din, uint32_t *acc_used);
     /* Floating-point operations of one run (multiply-add = 2). NULL: one per output element. */
     double (*flops)(const struct tri_graph *g, const struct tri_op *op);
-    /* Which input output o may or must share memory with. NULL: none. VIEW: at the attribute's offset. PACK: all inputs lie in the output, the
-     * first (which is reported) at offset 0, the others at tri_pack_next. */
+    /* Which input output o may or must share memory with. NULL: none. VIEW: at the attribute's
+     * offset. PACK: all inputs lie in the output, the first (which is reported) at offset 0, the
+     * others at tri_pack_next. */
     enum tri_alias (*alias)(const struct tri_graph *g, const struct tri_op *op, int o, int *input);
 };
 

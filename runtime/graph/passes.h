@@ -1,5 +1,4 @@
-/* Passes over graphs that live in runtime/. The ordered list of all passes is in launch/compile.c.
- */
+/* Passes over graphs that live in runtime/. The ordered list of all is in launch/compile.c. */
 #ifndef TRI_RUNTIME_GRAPH_PASSES_H
 #define TRI_RUNTIME_GRAPH_PASSES_H
 
@@ -13,24 +12,31 @@ TRI_BEGIN_DECLS
  * statistics and batch-norm moments (already listed by the builders) stay, gradients are appended
  * in the order in which they become ready. The seed is d(sum of losses) = 1: a loss op's gradient
  * op takes no upstream gradient. Ops run in reverse order of the forward pass; contributions to one
- * value are added in that order, through an op's own acc input where it has one. A parameter that
- * the loss does not depend on is a TRI_ERR_USAGE naming it. */
+ * value are added in that order, through an op's own acc input where it has one and the gradient so
+ * far is nobody else's memory. Each TRI_SUM_GRAD has a value of its own. A parameter that the loss
+ * does not depend on is a TRI_ERR_USAGE naming it; an op in the path without gradient a
+ * TRI_ERR_UNSUPPORTED. */
 tri_status tri_pass_autodiff(struct tri_graph *g) TRI_CHECKED;
 
 /* fuse: SOFTMAX_XENT + its gradient -> SOFTMAX_XENT_FUSED; ADD + LAYERNORM -> LAYERNORM with
  * residual; ADD of two gradients + LAYERNORM_GRAD -> dsum; BATCHNORM + ADD + RELU -> BATCHNORM with
- * residual and relu (and the gradients). Matmul + bias is written fused by the builders. Runs
- * before autodiff for forward patterns and after it for backward ones: call it at both places, it
- * does what it finds. Each rewrite keeps names. */
+ * residual and relu, also without ADD, also for BATCHNORM_INFER (autodiff then makes the fused
+ * gradient). Matmul + bias is written fused by the builders. Runs before autodiff for forward
+ * patterns and after it for backward ones: call it at both places, it does what it finds. Each
+ * rewrite keeps names and whatever value has another reader. */
 tri_status tri_pass_fuse(struct tri_graph *g) TRI_CHECKED;
 
 /* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the
- * ops of the grain graph once per local grain (INPUT values become
+ * ops of the grain graph once per local grain (INPUT and OUTPUT values become
  * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each
  * sum replaced by the rank's total. fixed_tree: totals follow the binary tree that halves [0,
  * grains->total) recursively (this rank's grains are one of its nodes); else a running total, into
- * which a MATMUL, CONV2D_DW, COLUMN_SUM or EMBEDDING_GRAD adds through its acc input. Destroys
- * nothing: the caller keeps `grain`. */
+ * which a MATMUL, CONV2D_DW, COLUMN_SUM or EMBEDDING_GRAD adds through its acc input. Each addition
+ * stands right behind the op that makes its second addend. A training graph (one with TRI_SUM_GRAD)
+ * begins with STEP_BEGIN, on the STATE "counters", which is made if the builder made none; the new
+ * counters are g->counters and what DROPOUT and ATTENTION read. prediction is that of the rank's
+ * first grain. A STATE that a grain updates is read updated by the next. Destroys nothing: the
+ * caller keeps `grain`, and the result does not need it. */
 tri_status tri_pass_pipeline(const struct tri_graph *grain, const struct tri_grains *grains,
                              bool fixed_tree, struct tri_graph **out) TRI_CHECKED;
 
@@ -41,7 +47,7 @@ struct tri_injection {
     int rank;
     enum tri_phase where;
     const char *parameter; /* NULL: the first one trained */
-    int64_t index; /* element of the value that is hit; taken modulo its count by the kernel */
+    int64_t index;         /* element of the value that is hit */
     int64_t grain; /* which of the rank's grains, 0 the first; < 0: the rank's total (BACKWARD), the
                       first (FORWARD) */
     int bit, ms, code;
@@ -52,7 +58,7 @@ struct tri_injection {
  * exchange pass, and with UPDATE after the update pass. FORWARD hits the first input of the grain's
  * loss op, BACKWARD the named parameter's gradient of that grain, EXCHANGE the rank's total of it,
  * UPDATE the updated parameter. All readers behind the op read the hit value. TRI_ERR_USAGE for an
- * unknown or frozen parameter or a grain that the rank has not. */
+ * unknown or frozen parameter, a grain that the rank has not or an element outside the value. */
 tri_status tri_pass_inject(struct tri_graph *g, const struct tri_injection *faults, int n, int rank,
                            enum tri_phase where) TRI_CHECKED;
 

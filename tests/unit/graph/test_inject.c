@@ -100,6 +100,8 @@ Test(inject, unknown_names_and_grains_are_refused)
 
     cr_assert_eq(tri_pass_inject(g, &fault, 1, 0, TRI_PHASE_BACKWARD), TRI_ERR_USAGE);
     cr_assert_not_null(strstr(tri_error_text(), "w9"));
+    fault = (struct tri_injection){.where = TRI_PHASE_BACKWARD, .parameter = "b2", .index = 2};
+    cr_assert_eq(tri_pass_inject(g, &fault, 1, 0, TRI_PHASE_BACKWARD), TRI_ERR_USAGE);
     fault = (struct tri_injection){.where = TRI_PHASE_FORWARD, .grain = 4};
     cr_assert_eq(tri_pass_inject(g, &fault, 1, 0, TRI_PHASE_FORWARD), TRI_ERR_USAGE);
     tri_graph_destroy(g);
