@@ -20,6 +20,7 @@ struct head {
     ptrdiff_t ldq, ldkv;
     int64_t nq, nk, first, D, Dp;
     bool causal;
+    bool direct;                     /* few queries, no lse, no dropout: not worth packing */
     const struct simd_dropout *drop; /* NULL: none */
     uint64_t drop_base;              /* index of (query 0, key 0) */
     float *out, *lse;                /* lse may be NULL */
@@ -29,7 +30,7 @@ struct head {
 /* Scratch of a thread. */
 struct work {
     float *kt, *v, *q, *s, *o;
-    float m[SIMD_QROWS], l[SIMD_QROWS];
+    float m[SIMD_QROWS], l[SIMD_QROWS][VF]; /* maximum so far; lanes of the sum */
 };
 
 static size_t work_floats(int64_t keys, int64_t D)
@@ -52,16 +53,19 @@ static struct work work_make(float *scratch, int64_t keys, int64_t D)
     return w;
 }
 
-/* Softmax of one row of scores with n > 0 valid keys: s becomes e^(s - m), zero behind n; m and l
- * move on. Returns what the old output is multiplied with. */
+/* Softmax of one row of scores with n > 0 valid keys: s becomes e^(s - m), zero behind n; m and the
+ * lanes of the sum l move on. Returns what the old output is multiplied with. */
 TRI_INLINE float softmax_row(float *s, int64_t n, float *m, float *l)
 {
-    vf top = vf_set(*m), sum = vf_set(0.0f);
-    float max, alpha;
+    vf top = vf_set(*m), sum = vf_set(0.0f), alpha;
+    float max;
 
-    for (int64_t j = 0; j < n; j += VF)
-        top = vf_max(top, vf_select(vf_first(n - j), vf_load(s + j), top));
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < SIMD_KEYS; j += VF)
+        if (j < n)
+            top = vf_max(top, vf_select(vf_first(n - j), vf_load(s + j), top));
     max = vf_hmax(top);
+#pragma GCC unroll 4
     for (int64_t j = 0; j < SIMD_KEYS; j += VF) {
         vf e = vf_set(0.0f);
 
@@ -70,10 +74,10 @@ TRI_INLINE float softmax_row(float *s, int64_t n, float *m, float *l)
         sum = vf_add(sum, e);
         vf_store(s + j, e);
     }
-    alpha = expf(*m - max);
-    *l = *l * alpha + vf_sum(sum);
+    alpha = vf_exp(vf_set(*m - max));
+    vf_store(l, vf_fma(vf_load(l), alpha, sum));
     *m = max;
-    return alpha;
+    return vf_low(alpha);
 }
 
 static void drop_row(const struct simd_dropout *d, uint64_t first, float *s, int64_t n)
@@ -114,7 +118,10 @@ static void strip(const struct head *h, struct work *w, int64_t q0, int64_t r0, 
             memset(s, 0, SIMD_KEYS * sizeof(float));
             continue;
         }
-        alpha[r] = softmax_row(s, mine, &w->m[r0 + r], &w->l[r0 + r]);
+        if (mine == SIMD_KEYS) /* a constant: no masks */
+            alpha[r] = softmax_row(s, SIMD_KEYS, &w->m[r0 + r], w->l[r0 + r]);
+        else
+            alpha[r] = softmax_row(s, mine, &w->m[r0 + r], w->l[r0 + r]);
         if (h->drop != NULL)
             drop_row(h->drop, h->drop_base + (uint64_t)(q * h->nk + k0), s, mine);
     }
@@ -130,20 +137,74 @@ static void query_block(const struct head *h, struct work *w, int64_t q0, int64_
     memset(w->o, 0, (size_t)(rows * h->Dp) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
         w->m[r] = -INFINITY;
-        w->l[r] = 0.0f;
+        vf_store(w->l[r], vf_set(0.0f));
     }
     for (int64_t k0 = 0; k0 < h->nk && visible(h, q0 + n - 1, k0) > 0; k0 += SIMD_KEYS)
         for (int64_t r = 0; r < rows; r += SIMD_MR)
             strip(h, w, q0, r, k0);
     for (int64_t r = 0; r < n; r++) {
-        vf inv = vf_set(1.0f / w->l[r]);
+        float sum = vf_sum(vf_load(w->l[r]));
+        vf inv = vf_set(1.0f / sum);
 
         for (int64_t d = 0; d < h->D; d += VF)
             vf_store_n(h->out + (q0 + r) * h->ldo + d, vf_mul(inv, vf_load(w->o + r * h->Dp + d)),
                        h->D - d);
         if (h->lse != NULL)
-            h->lse[q0 + r] = w->m[r] + logf(w->l[r]);
+            h->lse[q0 + r] = w->m[r] + logf(sum);
     }
+}
+
+/* s[j] = q k[j] / sqrt(D) for n keys; returns the largest. */
+static float direct_scores(const struct head *h, const float *q, int64_t n, float *s)
+{
+    float scale = 1.0f / sqrtf((float)h->D), max = -INFINITY;
+
+    for (int64_t j = 0; j < n; j++) {
+        vf sum = vf_set(0.0f);
+
+        for (int64_t d = 0; d < h->D; d += VF)
+            sum = vf_fma(vf_load_n(q + d, h->D - d), vf_load_n(h->k + j * h->ldkv + d, h->D - d),
+                         sum);
+        s[j] = scale * vf_sum(sum);
+        max = s[j] > max ? s[j] : max;
+    }
+    return max;
+}
+
+/* out[0 .. width) = sum over n keys of s[j] v[j][0 .. width) / l, width at most SIMD_PANEL. */
+static void direct_values(const struct head *h, const float *v, const float *s, int64_t n, float l,
+                          int64_t width, float *out)
+{
+    vf acc[SIMD_NV];
+
+    for (int i = 0; i < SIMD_NV; i++)
+        acc[i] = vf_set(0.0f);
+    for (int64_t j = 0; j < n; j++)
+        for (int i = 0; i < SIMD_NV; i++)
+            if (i * VF < width)
+                acc[i] = vf_fma(vf_set(s[j]), vf_load_n(v + j * h->ldkv + i * VF, width - i * VF),
+                                acc[i]);
+    for (int i = 0; i < SIMD_NV; i++)
+        if (i * VF < width)
+            vf_store_n(out + i * VF, vf_div(acc[i], vf_set(l)), width - i * VF);
+}
+
+/* One query without packing: K and V are read once, which is what decoding one position costs at
+ * least. */
+static void direct_query(const struct head *h, int64_t q, float *s)
+{
+    int64_t n = h->causal && h->first + q + 1 < h->nk ? h->first + q + 1 : h->nk;
+    vf max = vf_set(direct_scores(h, h->q + q * h->ldq, n, s)), sum = vf_set(0.0f);
+
+    for (int64_t j = 0; j < n; j += VF) {
+        vf e = vf_exp(vf_sub(vf_load_n(s + j, n - j), max));
+
+        sum = vf_add(sum, vf_select(vf_first(n - j), e, vf_set(0.0f)));
+        vf_store_n(s + j, e, n - j);
+    }
+    for (int64_t d = 0; d < h->D; d += SIMD_PANEL)
+        direct_values(h, h->v + d, s, n, vf_sum(sum), h->D - d < SIMD_PANEL ? h->D - d : SIMD_PANEL,
+                      h->out + q * h->ldo + d);
 }
 
 /* Queries [lo, hi) of the head. */
@@ -151,7 +212,14 @@ static void head_run(const struct head *h, struct work *w, int64_t lo, int64_t h
 {
     int64_t keys = h->causal && h->first + hi < h->nk ? h->first + hi : h->nk;
 
-    pack_transposed(h->k, h->ldkv, keys, h->D, w->kt);
+    if (h->direct) {
+        for (int64_t q = lo; q < hi; q++)
+            direct_query(h, q, w->kt);
+        return;
+    }
+    /* K goes through V's room: transposing dense rows is cheaper than far apart ones. */
+    pack_rows(h->k, h->ldkv, keys, h->D, 1.0f, w->v, keys, h->Dp);
+    pack_transposed(w->v, h->Dp, keys, h->D, w->kt);
     pack_rows(h->v, h->ldkv, keys, h->D, 1.0f, w->v, keys, h->Dp);
     for (int64_t q0 = lo; q0 < hi; q0 += SIMD_QROWS)
         query_block(h, w, q0, hi - q0 < SIMD_QROWS ? hi - q0 : SIMD_QROWS);
@@ -286,6 +354,7 @@ static tri_status run_attention_cached(const struct tri_kernel *kernel,
     h.nk = offset + T;
     h.first = offset;
     h.causal = true;
+    h.direct = T < SIMD_MR / 2;
     h.out = args->out[0];
     run_heads(k, &h, T * 3 * C, P * C, args->scratch);
     return TRI_OK;

@@ -84,21 +84,23 @@ static tri_status prepare_attention_grad(const struct tri_kernel_desc *d, struct
 }
 
 /* delta[t] = sum over d of dout[t][d] out[t][d]. */
-static void fill_delta(struct grad *w, const float *dout, const float *out, ptrdiff_t ld)
+static void fill_delta(struct grad *w, const float *out, ptrdiff_t ld)
 {
     for (int64_t t = 0; t < w->T; t++) {
         vf s = vf_set(0.0f);
 
+        if (t + SIMD_AHEAD < w->T)
+            prefetch_row(out + (t + SIMD_AHEAD) * ld, w->D);
         for (int64_t d = 0; d < w->D; d += VF)
-            s = vf_fma(vf_load_n(dout + t * ld + d, w->D - d),
-                       vf_load_n(out + t * ld + d, w->D - d), s);
+            s = vf_fma(vf_load(w->g + t * w->Dp + d), vf_load_n(out + t * ld + d, w->D - d), s);
         w->delta[t] = vf_sum(s);
     }
 }
 
 /* Row of query t against the keys of block k0, of which n are visible: p holds scores and becomes P
  * M; ds holds dout v^T and becomes dS. */
-static void grad_row(const struct grad *w, int64_t t, int64_t k0, int64_t n, float *p, float *ds)
+TRI_INLINE void grad_row(const struct grad *w, int64_t t, int64_t k0, int64_t n, float *p,
+                         float *ds)
 {
     float buffer[SIMD_DROPOUT_BUFFER];
     const float *f = NULL;
@@ -153,9 +155,14 @@ static void block_pair(struct grad *w, int64_t q0, int64_t n, int64_t k0)
 
         tile_scores(w->q + (q0 + r) * Dp, Dp, kt, w->D, panels, p);
         tile_scores(w->g + (q0 + r) * Dp, Dp, vt, w->D, panels, ds);
-        for (int64_t i = 0; i < SIMD_MR; i++)
-            grad_row(w, q0 + r + i, k0, visible(w, q0 + r + i, k0), p + i * SIMD_LDS,
-                     ds + i * SIMD_LDS);
+        for (int64_t i = 0; i < SIMD_MR; i++) {
+            int64_t mine = visible(w, q0 + r + i, k0);
+
+            if (mine == SIMD_KEYS) /* a constant: no masks */
+                grad_row(w, q0 + r + i, k0, SIMD_KEYS, p + i * SIMD_LDS, ds + i * SIMD_LDS);
+            else
+                grad_row(w, q0 + r + i, k0, mine, p + i * SIMD_LDS, ds + i * SIMD_LDS);
+        }
         tile_rows(ds, SIMD_LDS, w->k + k0 * Dp, Dp, seen, one, w->dq + (q0 + r) * Dp, Dp, Dp);
     }
     for (int64_t j = 0; j < keys; j += SIMD_MR) {
@@ -225,11 +232,12 @@ static tri_status run_attention_grad(const struct tri_kernel *kernel,
         w.drop = a->p > 0.0 ? &drop : NULL;
         w.drop_base = (uint64_t)(args->grain * B * heads + i) * (uint64_t)(T * T);
         pack_rows(x, 3 * C, T, D, 1.0f / sqrtf((float)D), w.q, w.Tq, w.Dp);
+        pack_rows(x + 2 * C, 3 * C, T, D, 1.0f, w.k, T, w.Dp);
+        pack_transposed(w.k, w.Dp, T, D, w.vt);
         pack_rows(x + C, 3 * C, T, D, 1.0f, w.k, T, w.Dp);
+        pack_transposed(w.k, w.Dp, T, D, w.kt);
         pack_rows(dout + row, C, T, D, 1.0f, w.g, w.Tq, w.Dp);
-        pack_transposed(x + C, 3 * C, T, D, w.kt);
-        pack_transposed(x + 2 * C, 3 * C, T, D, w.vt);
-        fill_delta(&w, dout + row, out + row, C);
+        fill_delta(&w, out + row, C);
         memcpy(w.lse, lse + i * T, (size_t)T * sizeof(float));
         head_run(&w, dqkv + b * T * 3 * C + at, C);
     }

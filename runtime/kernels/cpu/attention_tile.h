@@ -22,13 +22,11 @@
     (SIMD_KEYS + 8) /* row stride of a block of scores; columns behind the keys are 0 */
 #define SIMD_QROWS (8 * SIMD_MR) /* queries of a block */
 
-/* Where A is read: element (row r, step k) at a[r * row + k * step]. */
-struct tile_a {
-    const float *p;
-    ptrdiff_t row, step;
-};
+/* Kept out of its callers, whose own needs would push accumulators out of the registers. */
+#define SIMD_APART __attribute__((noinline, unused)) static
 
-/* c[r][0 .. nv VF) = alpha[r] c + sum over k of a[r][k] b[k]; alpha NULL: c is overwritten. */
+/* Element (row r, step k) of A lies at a[r * row + k * step].
+ * c[r][0 .. nv VF) = alpha[r] c + sum over k of a[r][k] b[k]; alpha NULL: c is overwritten. */
 TRI_INLINE void tile_body(int nv, const float *a, ptrdiff_t row, ptrdiff_t step, const float *b,
                           ptrdiff_t ldb, int64_t n, const float *alpha, float *c, ptrdiff_t ldc)
 {
@@ -89,23 +87,23 @@ TRI_INLINE void tile_width(const float *a, ptrdiff_t row, ptrdiff_t step, const 
 }
 
 /* A by rows: a[r * lda + k]. */
-static void tile_rows(const float *a, ptrdiff_t lda, const float *b, ptrdiff_t ldb, int64_t n,
-                      const float *alpha, float *c, ptrdiff_t ldc, int64_t width)
+SIMD_APART void tile_rows(const float *a, ptrdiff_t lda, const float *b, ptrdiff_t ldb, int64_t n,
+                          const float *alpha, float *c, ptrdiff_t ldc, int64_t width)
 {
     tile_width(a, lda, 1, b, ldb, n, alpha, c, ldc, width);
 }
 
 /* A by columns: a[k * lda + r]. */
-static inline void tile_cols(const float *a, ptrdiff_t lda, const float *b, ptrdiff_t ldb,
-                             int64_t n, const float *alpha, float *c, ptrdiff_t ldc, int64_t width)
+SIMD_APART void tile_cols(const float *a, ptrdiff_t lda, const float *b, ptrdiff_t ldb, int64_t n,
+                          const float *alpha, float *c, ptrdiff_t ldc, int64_t width)
 {
     tile_width(a, 1, lda, b, ldb, n, alpha, c, ldc, width);
 }
 
 /* Scores of a strip against the panels [0, npanels) of one block of keys: s[r][j] = sum over d of
  * q[r][d] kt[..][d][j]. */
-static void tile_scores(const float *q, ptrdiff_t ldq, const float *kt, int64_t D, int64_t npanels,
-                        float *s)
+SIMD_APART void tile_scores(const float *q, ptrdiff_t ldq, const float *kt, int64_t D,
+                            int64_t npanels, float *s)
 {
     for (int64_t p = 0; p < npanels; p++)
         tile_body(SIMD_NV, q, ldq, 1, kt + p * D * SIMD_PANEL, SIMD_PANEL, D, NULL,
@@ -117,6 +115,16 @@ static inline int64_t tile_pad(int64_t x, int64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Rows of one head lie far apart, out of reach of the hardware's prefetch: asks for the row
+ * SIMD_AHEAD further on. */
+#define SIMD_AHEAD 12
+
+static inline void prefetch_row(const float *row, int64_t D)
+{
+    for (int64_t d = 0; d < D; d += 16)
+        __builtin_prefetch(row + d);
+}
+
 /* x[n][D] with row stride ld, times scale, to dense rows of Dp floats, padded to `rows` rows with
  * zeros. */
 static inline void pack_rows(const float *x, ptrdiff_t ld, int64_t n, int64_t D, float scale,
@@ -124,39 +132,44 @@ static inline void pack_rows(const float *x, ptrdiff_t ld, int64_t n, int64_t D,
 {
     vf f = vf_set(scale);
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (i + SIMD_AHEAD < n)
+            prefetch_row(x + (i + SIMD_AHEAD) * ld, D);
         for (int64_t d = 0; d < D; d += VF)
             vf_store(out + i * Dp + d, vf_mul(f, vf_load_n(x + i * ld + d, D - d)));
+    }
     memset(out + n * Dp, 0, (size_t)((rows - n) * Dp) * sizeof(float));
 }
 
-/* x[n][D] with row stride ld, to panels [ceil][D][SIMD_PANEL] of its transpose; missing rows are 0.
- */
+/* Rows [0, n), n <= SIMD_PANEL, of x become columns of the panel out[D][SIMD_PANEL]; missing
+ * columns are 0. */
+static inline void pack_panel(const float *x, ptrdiff_t ld, int64_t n, int64_t D, float *out)
+{
+    int64_t j = 0;
+
+    if (n < SIMD_PANEL)
+        memset(out, 0, (size_t)(D * SIMD_PANEL) * sizeof(float));
+    for (; j + 4 <= n; j += 4) {
+        const float *r = x + j * ld;
+        int64_t d = 0;
+
+        for (; d + VF <= D; d += VF)
+            vf_store_columns(out + d * SIMD_PANEL + j, SIMD_PANEL, vf_load(r + d),
+                             vf_load(r + ld + d), vf_load(r + 2 * ld + d), vf_load(r + 3 * ld + d));
+        for (; d < D; d++)
+            for (int64_t i = 0; i < 4; i++)
+                out[d * SIMD_PANEL + j + i] = r[i * ld + d];
+    }
+    for (; j < n; j++)
+        for (int64_t d = 0; d < D; d++)
+            out[d * SIMD_PANEL + j] = x[j * ld + d];
+}
+
+/* x[n][D] with row stride ld, to panels [ceil][D][SIMD_PANEL] of its transpose. */
 static inline void pack_transposed(const float *x, ptrdiff_t ld, int64_t n, int64_t D, float *out)
 {
-    for (int64_t p = 0; p < n; p += SIMD_PANEL, out += D * SIMD_PANEL) {
-        int64_t m = n - p < SIMD_PANEL ? n - p : SIMD_PANEL;
-
-        if (m < SIMD_PANEL)
-            memset(out, 0, (size_t)(D * SIMD_PANEL) * sizeof(float));
-        for (int64_t j = 0; j < m; j += 4) {
-            const float *r0 = x + (p + j) * ld, *r1 = j + 1 < m ? r0 + ld : r0;
-            const float *r2 = j + 2 < m ? r1 + ld : r1, *r3 = j + 3 < m ? r2 + ld : r2;
-            float *o = out + j;
-
-            if (j + 4 <= m)
-                for (int64_t d = 0; d < D; d++, o += SIMD_PANEL) {
-                    o[0] = r0[d];
-                    o[1] = r1[d];
-                    o[2] = r2[d];
-                    o[3] = r3[d];
-                }
-            else
-                for (int64_t d = 0; d < D; d++, o += SIMD_PANEL)
-                    for (int64_t i = 0; j + i < m; i++)
-                        o[i] = (r0 + i * ld)[d];
-        }
-    }
+    for (int64_t p = 0; p < n; p += SIMD_PANEL, out += D * SIMD_PANEL)
+        pack_panel(x + p * ld, ld, n - p < SIMD_PANEL ? n - p : SIMD_PANEL, D, out);
 }
 
 #endif

@@ -237,8 +237,6 @@ static tri_status run_batchnorm_infer(const struct tri_kernel *kernel,
 
 TRI_SIMD_KERNEL(batchnorm_infer);
 
-/* Gradient. */
-
 /* dy, or 0 where y is not positive. */
 TRI_INLINE vf masked(const float *dy, const float *y, int64_t n)
 {

@@ -120,9 +120,7 @@ MAP_KERNEL(relu_grad, relu_grad, true);
 MAP_KERNEL(gelu, gelu, false);
 MAP_KERNEL(gelu_grad, gelu_grad, true);
 
-/* --- ADD, which also takes 16-bit types: widened, added, rounded
- * ------------------------------------------------ */
-
+/* ADD also takes 16-bit types: widened, added, rounded. */
 static void add_half(enum tri_dtype t, const uint16_t *a, const uint16_t *b, uint16_t *y, int64_t n)
 {
     int64_t i = 0;
@@ -169,8 +167,6 @@ static tri_status run_add(const struct tri_kernel *kernel, const struct tri_kern
 }
 
 TRI_SIMD_KERNEL(add);
-
-/* DROPOUT. */
 
 static tri_status prepare_dropout(const struct tri_kernel_desc *d, struct tri_kernel **out)
 {

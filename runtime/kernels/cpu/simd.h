@@ -10,8 +10,9 @@
  * b; rounding is to even vf_max, vf_min                 b when either is NaN: put the value that
  * may be NaN second to keep it vf_scale2(a, n)                a 2^n for integral n in [-252, 254]
  *   vf_gt, vf_first(n), vf_select  masks: a > b; lanes below n; m ? a : b
- *   vf_sum, vf_hmax                horizontal reductions
+ *   vf_sum, vf_hmax, vf_low        horizontal reductions; lane 0
  *   vd_zero, vd_add_square, vd_sum sums in f64, one lane each
+ *   vf_store_columns(o, ld, r0..r3) the VF columns of four rows: column i to o[i ld .. i ld + 3]
  *   vf_load_bf16 ..                conversions of VF elements, to nearest even
  *   vi_*                           VF lanes of 32-bit unsigned (not in the scalar form): for Philox
  *

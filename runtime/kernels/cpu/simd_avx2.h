@@ -3,6 +3,7 @@
 #define TRI_RUNTIME_KERNELS_CPU_SIMD_AVX2_H
 
 #include <immintrin.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define VF           8
@@ -142,6 +143,11 @@ static inline float vf_hmax(vf a)
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 
+static inline float vf_low(vf a)
+{
+    return _mm256_cvtss_f32(a);
+}
+
 static inline vd vd_zero(void)
 {
     return (vd){_mm256_setzero_pd(), _mm256_setzero_pd()};
@@ -244,6 +250,24 @@ static inline vf vf_keep(vi word, vi limit, vf a)
     __m256i drop = _mm256_cmpgt_epi32(limit, _mm256_srli_epi32(word, 8));
 
     return _mm256_andnot_ps(_mm256_castsi256_ps(drop), a);
+}
+
+static inline void vf_store_columns(float *o, ptrdiff_t ld, vf r0, vf r1, vf r2, vf r3)
+{
+    vi a = _mm256_castps_si256(r0), b = _mm256_castps_si256(r1);
+    vi c = _mm256_castps_si256(r2), d = _mm256_castps_si256(r3);
+
+    vi_transpose4(&a, &b, &c, &d);
+#define PART(v, q) _mm256_extractf128_ps(_mm256_castsi256_ps(v), q)
+    _mm_storeu_ps(o + 0 * ld, PART(a, 0));
+    _mm_storeu_ps(o + 1 * ld, PART(b, 0));
+    _mm_storeu_ps(o + 2 * ld, PART(c, 0));
+    _mm_storeu_ps(o + 3 * ld, PART(d, 0));
+    _mm_storeu_ps(o + 4 * ld, PART(a, 1));
+    _mm_storeu_ps(o + 5 * ld, PART(b, 1));
+    _mm_storeu_ps(o + 6 * ld, PART(c, 1));
+    _mm_storeu_ps(o + 7 * ld, PART(d, 1));
+#undef PART
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define TRI_RUNTIME_KERNELS_CPU_SIMD_AVX512_H
 
 #include <immintrin.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define VF           16
@@ -128,6 +129,11 @@ static inline float vf_hmax(vf a)
     return _mm512_reduce_max_ps(a);
 }
 
+static inline float vf_low(vf a)
+{
+    return _mm512_cvtss_f32(a);
+}
+
 static inline vd vd_zero(void)
 {
     return (vd){_mm512_setzero_pd(), _mm512_setzero_pd()};
@@ -225,6 +231,32 @@ static inline void vi_transpose4(vi *a, vi *b, vi *c, vi *d)
 static inline vf vf_keep(vi word, vi limit, vf a)
 {
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(_mm512_srli_epi32(word, 8), limit), a);
+}
+
+static inline void vf_store_columns(float *o, ptrdiff_t ld, vf r0, vf r1, vf r2, vf r3)
+{
+    vi a = _mm512_castps_si512(r0), b = _mm512_castps_si512(r1);
+    vi c = _mm512_castps_si512(r2), d = _mm512_castps_si512(r3);
+
+    vi_transpose4(&a, &b, &c, &d);
+#define PART(v, q) _mm512_extractf32x4_ps(_mm512_castsi512_ps(v), q)
+    _mm_storeu_ps(o + 0 * ld, PART(a, 0));
+    _mm_storeu_ps(o + 1 * ld, PART(b, 0));
+    _mm_storeu_ps(o + 2 * ld, PART(c, 0));
+    _mm_storeu_ps(o + 3 * ld, PART(d, 0));
+    _mm_storeu_ps(o + 4 * ld, PART(a, 1));
+    _mm_storeu_ps(o + 5 * ld, PART(b, 1));
+    _mm_storeu_ps(o + 6 * ld, PART(c, 1));
+    _mm_storeu_ps(o + 7 * ld, PART(d, 1));
+    _mm_storeu_ps(o + 8 * ld, PART(a, 2));
+    _mm_storeu_ps(o + 9 * ld, PART(b, 2));
+    _mm_storeu_ps(o + 10 * ld, PART(c, 2));
+    _mm_storeu_ps(o + 11 * ld, PART(d, 2));
+    _mm_storeu_ps(o + 12 * ld, PART(a, 3));
+    _mm_storeu_ps(o + 13 * ld, PART(b, 3));
+    _mm_storeu_ps(o + 14 * ld, PART(c, 3));
+    _mm_storeu_ps(o + 15 * ld, PART(d, 3));
+#undef PART
 }
 
 #endif

@@ -6,7 +6,9 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define VF           1
 #define TRI_ISA_TEXT "scalar"
@@ -92,9 +94,21 @@ static inline vf vf_round(vf a)
     return rintf(a);
 }
 
+static inline vf vf_pow2(int n)
+{
+    uint32_t bits = (uint32_t)(n + 127) << 23;
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* In two factors, so that results below 2^-126 and infinity come out too. */
 static inline vf vf_scale2(vf a, vf n)
 {
-    return isnan(n) ? n : ldexpf(a, (int)n);
+    int k = isnan(n) ? 0 : (int)n;
+
+    return a * vf_pow2(k / 2) * vf_pow2(k - k / 2);
 }
 
 static inline vm vf_gt(vf a, vf b)
@@ -118,6 +132,11 @@ static inline float vf_sum(vf a)
 }
 
 static inline float vf_hmax(vf a)
+{
+    return a;
+}
+
+static inline float vf_low(vf a)
 {
     return a;
 }
@@ -155,6 +174,15 @@ static inline vf vf_load_f16(const uint16_t *p)
 static inline void vf_store_f16(uint16_t *p, vf x)
 {
     *p = tri_f16_from_f32(x);
+}
+
+static inline void vf_store_columns(float *o, ptrdiff_t ld, vf r0, vf r1, vf r2, vf r3)
+{
+    (void)ld;
+    o[0] = r0;
+    o[1] = r1;
+    o[2] = r2;
+    o[3] = r3;
 }
 
 #endif
