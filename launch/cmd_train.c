@@ -1,6 +1,7 @@
 /* trireme train: from RUN.yaml to a trained model. */
 #include "launch/command.h"
 #include "launch/env.h"
+#include "launch/tokenizer_state.h"
 #include "launch/trainer.h"
 
 #include "runtime/checkpoint/rundir.h"
@@ -82,6 +83,7 @@ static tri_status compile(struct train *t)
 {
     struct tri_comm *comm = t->env.world->control;
     struct tri_session *s = &t->session;
+    struct tri_checkpoint_tensor merges;
     struct tri_text groups = {0};
     tri_status st;
 
@@ -95,7 +97,9 @@ static tri_status compile(struct train *t)
     TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm), finish_groups);
     if (t->env.rank == 0)
         print_plan(t, &groups);
-    st = tri_comm_agree(comm, tri_session_start(s, t->env.world));
+    TRI_TRY_GOTO(st, tri_comm_agree(comm, tri_session_start(s, t->env.world)), finish_groups);
+    if (t->job->tokenizer != NULL && tri_tokenizer_tensor(t->job->tokenizer, t->env.rank, &merges))
+        tri_session_keep(s, merges);
 
 finish_groups:
     tri_text_finish(&groups);

@@ -4,6 +4,7 @@
 
 #include "launch/env.h"
 #include "launch/threads.h"
+#include "launch/tokenizer_state.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/rng.h"
@@ -73,7 +74,10 @@ static tri_status open_data(struct tri_job *job, const struct tri_job_args *a)
     cfg.need[TRI_SPLIT_VALIDATION] = a->need_validation;
     if (o->sequence == TRI_OPT_AUTO)
         TRI_TRY(tri_model_context(&job->cfg->model, &cfg.sequence));
-    return tri_dataset_open(&cfg, &job->data);
+    TRI_TRY(tri_dataset_open(&cfg, &job->data));
+    if (tri_dataset_info(job->data)->tokenizer[0] == '\0')
+        return TRI_OK;
+    return tri_tokenizer_open(o->path.v[0], &job->tokenizer);
 }
 
 /* Scans all ids, each rank its part, and fixes what the file does not state: vocabulary and
@@ -274,6 +278,8 @@ static void fill_fields(struct tri_job *job)
     add_field(job, "grain", tri_pool_printf(&job->pool, "%lld", (long long)cfg->data.grain));
     add_field(job, "sequence", tri_pool_printf(&job->pool, "%lld", (long long)job->shape.sequence));
     add_field(job, "seed", tri_pool_printf(&job->pool, "%lld", (long long)cfg->run.seed));
+    add_field(job, TRI_TOKENIZER_FIELD,
+              tri_pool_strdup(&job->pool, tri_dataset_info(job->data)->tokenizer));
     add_field(job, "dataset",
               tri_pool_printf(&job->pool, "%016llx",
                               (unsigned long long)tri_dataset_fingerprint(job->data)));
@@ -340,6 +346,7 @@ void tri_job_destroy(struct tri_job *job)
 {
     if (job == NULL)
         return;
+    tri_tokenizer_destroy(job->tokenizer);
     tri_dataset_close(job->data);
     tri_config_destroy(job->cfg);
     tri_pool_finish(&job->pool);

@@ -5,6 +5,7 @@
 
 #include "collectives/world.h"
 #include "data/dataset.h"
+#include "data/tokenizer.h"
 #include "launch/compile.h"
 #include "launch/config.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -16,7 +17,8 @@ struct tri_job {
     struct tri_config *cfg;        /* owned; effective after tri_job_create */
     const struct tri_world *world; /* borrowed; NULL: no MPI */
     int nranks;
-    struct tri_dataset *data; /* owned */
+    struct tri_dataset *data;        /* owned */
+    struct tri_tokenizer *tokenizer; /* owned; NULL: the data has none */
     struct tri_data_shape shape;
     struct tri_model_dims dims;
     struct tri_compile_spec spec; /* points into this struct */

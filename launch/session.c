@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#define MAX_PROGRAMS 4
+#define MAX_PROGRAMS      4
+#define MAX_EXTRA_TENSORS 1 /* tri_session_keep */
 
 static int list_programs(struct tri_session *s, struct tri_program **p)
 {
@@ -62,7 +63,7 @@ static tri_status list_tensors(struct tri_session *s, const struct tri_world *wo
     const struct tri_program *p = main_program(s, &x);
     const struct tri_graph *g = p->graph;
     struct tri_comm *comm = world != NULL ? world->control : NULL;
-    size_t n = (size_t)g->nvalue;
+    size_t n = (size_t)g->nvalue + MAX_EXTRA_TENSORS;
 
     s->tensor = tri_calloc(n, sizeof(*s->tensor), "list of tensors");
     s->kept = tri_calloc(n, sizeof(*s->kept), "list of tensors");
@@ -73,6 +74,13 @@ static tri_status list_tensors(struct tri_session *s, const struct tri_world *wo
             if (is_kept(&g->value[i]) && beside_params(&g->value[i]) == (params == 1))
                 add_tensor(s, x, &g->value[i], i, tri_comm_rank(comm), tri_comm_size(comm));
     return TRI_OK;
+}
+
+void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor)
+{
+    s->tensor[s->ntensor] = tensor;
+    s->kept[s->ntensor] = (struct tri_kept){.name = tensor.name};
+    s->ntensor++;
 }
 
 static tri_status create_execs(struct tri_session *s, const struct tri_world *world)

@@ -31,6 +31,10 @@ struct tri_session {
 tri_status tri_session_start(struct tri_session *s, const struct tri_world *world) TRI_CHECKED;
 void tri_session_finish(struct tri_session *s);
 
+/* Adds host data to what checkpoints keep (at most one a session). name and data are borrowed.
+ * Local. */
+void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor);
+
 /* Initial values of all parameters and states (seed, name, index), transient ones included. Local.
  */
 void tri_session_fill(struct tri_session *s, uint64_t seed);

@@ -1,0 +1,154 @@
+/* Two programs over one memory: one takes the prompt at once, the other a single token; the caches
+ * are states that both share. */
+#include "launch/generate.h"
+
+#include "runtime/core/memory.h"
+#include "runtime/core/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPT, TOKEN, NPROGRAMS };
+
+struct tri_generator {
+    struct tri_session session;
+    int64_t context, vocab, prompt, position; /* position: tokens in the caches */
+    int32_t *tokens[NPROGRAMS];
+    int32_t *offset[NPROGRAMS];
+    const float *logits[NPROGRAMS]; /* of the last position */
+    int32_t last;
+    struct candidate *candidate; /* vocab */
+};
+
+struct candidate {
+    float logit;
+    int32_t id;
+};
+
+static tri_status compile(struct tri_generator *g, const struct tri_model_dims *dims, int threads)
+{
+    struct tri_compile_spec spec = {
+        .dims = dims, .mesh = tri_mesh_data(1, 0), .threads = threads, .kernels = tri_kernels_cpu};
+
+    TRI_TRY(tri_layout_create(&g->session.layout));
+    TRI_TRY(tri_compile_generate(&spec, g->prompt, g->session.layout, &g->session.extra[PROMPT]));
+    return tri_compile_generate(&spec, 1, g->session.layout, &g->session.extra[TOKEN]);
+}
+
+static void find_values(struct tri_generator *g, int which, int64_t n)
+{
+    const struct tri_program *p = g->session.extra[which];
+    const struct tri_exec *x = g->session.extra_exec[which];
+
+    g->tokens[which] = tri_exec_value(x, p->graph->op[0].in[0]);
+    g->offset[which] = tri_session_find(p, x, "offset");
+    g->logits[which] = (const float *)tri_exec_value(x, p->graph->prediction) + (n - 1) * g->vocab;
+}
+
+tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t prompt, int threads,
+                                struct tri_generator **out)
+{
+    struct tri_generator *g = tri_calloc(1, sizeof(*g), "generator");
+    tri_status st;
+
+    if (g == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "cannot allocate the generator");
+    g->context = dims->context;
+    g->vocab = dims->vocab;
+    g->prompt = prompt;
+    TRI_TRY_GOTO(st, compile(g, dims, threads), destroy);
+    TRI_TRY_GOTO(st, tri_session_start(&g->session, NULL), destroy);
+    tri_session_fill(&g->session, 0);
+    find_values(g, PROMPT, prompt);
+    find_values(g, TOKEN, 1);
+    g->candidate = tri_calloc((size_t)g->vocab, sizeof(*g->candidate), "candidates");
+    if (g->candidate == NULL) {
+        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate %lld candidates", (long long)g->vocab);
+        goto destroy;
+    }
+    *out = g;
+    return TRI_OK;
+
+destroy:
+    tri_generator_destroy(g);
+    return st;
+}
+
+void tri_generator_destroy(struct tri_generator *g)
+{
+    if (g == NULL)
+        return;
+    tri_session_finish(&g->session);
+    tri_free(g->candidate);
+    tri_free(g);
+}
+
+struct tri_session *tri_generator_session(struct tri_generator *g)
+{
+    return &g->session;
+}
+
+/* Most likely first; equal ones by id, so that the order is total. */
+static int by_logit(const void *pa, const void *pb)
+{
+    const struct candidate *a = pa, *b = pb;
+
+    if (a->logit != b->logit)
+        return a->logit > b->logit ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Draws from softmax(logits / temperature) over the top k, with the number of the position as
+ * counter. */
+static int32_t draw(struct tri_generator *g, const float *logits, const struct tri_sampling *s)
+{
+    struct candidate *c = g->candidate;
+    int64_t k = s->top_k > 0 && s->top_k < g->vocab ? s->top_k : g->vocab;
+    struct tri_rng_key key = tri_rng_key_make(s->seed, tri_hash_name("generate"), 0);
+    double sum = 0, u;
+    uint32_t words[4];
+
+    for (int32_t i = 0; i < g->vocab; i++)
+        c[i] = (struct candidate){.logit = logits[i], .id = i};
+    qsort(c, (size_t)g->vocab, sizeof(*c), by_logit);
+    if (s->temperature == 0)
+        return c[0].id;
+    tri_philox4x32(&key, (uint64_t)g->position, words);
+    for (int64_t i = 0; i < k; i++)
+        sum += exp(((double)c[i].logit - (double)c[0].logit) / s->temperature);
+    u = (double)tri_rng_uniform(words[0]) * sum;
+    for (int64_t i = 0; i < k; i++) {
+        u -= exp(((double)c[i].logit - (double)c[0].logit) / s->temperature);
+        if (u < 0)
+            return c[i].id;
+    }
+    return c[k - 1].id;
+}
+
+static tri_status run(struct tri_generator *g, int which, int64_t n, const struct tri_sampling *s,
+                      int32_t *next)
+{
+    *g->offset[which] = (int32_t)g->position;
+    TRI_TRY(tri_exec_run(g->session.extra_exec[which]));
+    g->position += n;
+    g->last = *next = draw(g, g->logits[which], s);
+    return TRI_OK;
+}
+
+tri_status tri_generator_start(struct tri_generator *g, const int32_t *ids,
+                               const struct tri_sampling *s, int32_t *next)
+{
+    memcpy(g->tokens[PROMPT], ids, (size_t)g->prompt * sizeof(*ids));
+    return run(g, PROMPT, g->prompt, s, next);
+}
+
+tri_status tri_generator_next(struct tri_generator *g, const struct tri_sampling *s, int32_t *next,
+                              bool *full)
+{
+    *full = g->position == g->context;
+    if (*full)
+        return TRI_OK;
+    *g->tokens[TOKEN] = g->last;
+    return run(g, TOKEN, 1, s, next);
+}
