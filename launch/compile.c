@@ -70,14 +70,6 @@ tri_status tri_compile_train(const struct tri_compile_spec *s, struct tri_layout
     return tri_compile_step(s, g, layout, report, out);
 }
 
-static void make_output(struct tri_graph *g, tri_vid v, const char *name)
-{
-    if (v == TRI_NONE)
-        return;
-    g->value[v].role = TRI_ROLE_OUTPUT;
-    g->value[v].name = name;
-}
-
 static tri_status infer_program(const struct tri_compile_spec *s, struct tri_graph *g,
                                 struct tri_layout *layout, struct tri_program **out)
 {
@@ -98,8 +90,8 @@ tri_status tri_compile_eval(const struct tri_compile_spec *s, struct tri_layout 
     struct tri_graph *g;
 
     TRI_TRY(tri_model_build(s->dims, s->data, false, s->seed, &g));
-    make_output(g, g->loss_stats, "eval/stats");
-    make_output(g, g->prediction, "eval/prediction");
+    tri_graph_output(g, g->loss_stats, "eval/stats");
+    tri_graph_output(g, g->prediction, "eval/prediction");
     return infer_program(s, g, layout, out);
 }
 
@@ -109,9 +101,6 @@ tri_status tri_compile_generate(const struct tri_compile_spec *s, int64_t n,
     struct tri_graph *g;
 
     TRI_TRY(tri_model_build_cached(s->dims, n, &g));
-    make_output(g, g->prediction, tri_pool_printf(&g->pool, "generate/%lld", (long long)n));
-    /* Inputs of different lengths must not share a place. */
-    g->value[tri_graph_find(g, "tokens")].name =
-        tri_pool_printf(&g->pool, "tokens.%lld", (long long)n);
+    tri_graph_output(g, g->prediction, tri_pool_printf(&g->pool, "generate/%lld", (long long)n));
     return infer_program(s, g, layout, out);
 }

@@ -6,6 +6,7 @@
 #include "runtime/core/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,10 @@ static void find_values(struct tri_generator *g, int which, int64_t n)
     const struct tri_program *p = g->session.extra[which];
     const struct tri_exec *x = g->session.extra_exec[which];
 
-    g->tokens[which] = tri_exec_value(x, p->graph->op[0].in[0]);
+    char name[32];
+
+    snprintf(name, sizeof(name), "tokens.%lld", (long long)n);
+    g->tokens[which] = tri_session_find(p, x, name);
     g->offset[which] = tri_session_find(p, x, "offset");
     g->logits[which] = (const float *)tri_exec_value(x, p->graph->prediction) + (n - 1) * g->vocab;
 }

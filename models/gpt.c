@@ -138,7 +138,8 @@ static void build_gpt(struct tri_builder *b, const struct tri_model_dims *d,
 static void build_gpt_cached(struct tri_builder *b, const struct tri_model_dims *d, int64_t n)
 {
     struct gpt m = {.b = b, .d = d};
-    tri_vid tokens = tri_input(b, "tokens", TRI_I32, TRI_SHAPE(1, n));
+    tri_vid tokens =
+        tri_input(b, tri_name(b, "tokens.%lld", (long long)n), TRI_I32, TRI_SHAPE(1, n));
 
     m.offset = tri_input(b, "offset", TRI_I32, TRI_SHAPE(1));
     b->graph->prediction = logits(&m, tokens);
