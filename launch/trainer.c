@@ -95,6 +95,13 @@ static tri_status open_evaluator(struct tri_trainer *t)
     return tri_evaluator_create(t->job, t->session, &t->evaluator);
 }
 
+static tri_status open_saver(struct tri_trainer *t)
+{
+    if (!t->job->cfg->checkpoint.async)
+        return TRI_OK;
+    return tri_saver_create(t->job->world != NULL ? t->job->world->io : NULL, &t->saver);
+}
+
 tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
                               const struct tri_checkpoint *resumed, const char *trace_path,
                               struct tri_trainer **out)
@@ -118,6 +125,7 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, st), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_evaluator(t)), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_outputs(t)), destroy);
+    TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_saver(t)), destroy);
     *out = t;
     return TRI_OK;
 
@@ -130,6 +138,7 @@ void tri_trainer_destroy(struct tri_trainer *t)
 {
     if (t == NULL)
         return;
+    tri_saver_destroy(t->saver);
     tri_progress_destroy(t->progress);
     tri_metrics_close(t->metrics);
     tri_evaluator_destroy(t->evaluator);
@@ -342,7 +351,7 @@ tri_status tri_trainer_run(struct tri_trainer *t)
 {
     if (t->job->total_steps == 0 && t->state.step == 0) {
         t->shared_failure = true;
-        return tri_trainer_save(t, false);
+        TRI_TRY(tri_trainer_save(t, false));
     }
     t->sent_bytes = bytes_sent(t);
     t->window_ns = tri_now_ns();
@@ -355,5 +364,6 @@ tri_status tri_trainer_run(struct tri_trainer *t)
         t->window_ns += tri_now_ns() - begin; /* not part of any step */
         t->sent_bytes = bytes_sent(t);
     }
+    TRI_TRY(tri_trainer_finish_save(t));
     return t->root ? tri_metrics_flush(t->metrics) : TRI_OK;
 }

@@ -7,6 +7,7 @@
 #include "launch/feed.h"
 #include "launch/job.h"
 #include "launch/session.h"
+#include "runtime/checkpoint/saver.h"
 #include "runtime/telemetry/metrics.h"
 #include "runtime/telemetry/progress.h"
 
@@ -28,6 +29,7 @@ struct tri_trainer {
     struct tri_loader *loader;
     struct tri_feed feed;
     struct tri_evaluator *evaluator; /* NULL: no validation data or no evaluation */
+    struct tri_saver *saver;         /* checkpoint.async; else NULL */
     struct tri_metrics *metrics;     /* rank 0 */
     struct tri_progress *progress;   /* rank 0 */
     const double *scalars;           /* OUTPUT of a step */
@@ -56,8 +58,11 @@ tri_status tri_trainer_run(struct tri_trainer *t) TRI_CHECKED;
 /* --- between the files of the trainer
  * ------------------------------------------------------------- */
 
-/* Saves the state of t->state.step. Collective; a failure is shared. */
+/* Saves the state of t->state.step, in the background with checkpoint.async: a failure then shows
+ * at the next save or at tri_trainer_finish_save. Collective; a failure is shared. */
 tri_status tri_trainer_save(struct tri_trainer *t, bool best) TRI_CHECKED;
+/* Waits for the save in the background. Collective; a failure is shared. */
+tri_status tri_trainer_finish_save(struct tri_trainer *t) TRI_CHECKED;
 /* Position and host state of a checkpoint. Local. */
 void tri_trainer_restore(struct tri_progress_state *state, const struct tri_checkpoint *c);
 /* Evaluates; *improved: the value of checkpoint.best got better. Collective. */

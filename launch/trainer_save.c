@@ -60,7 +60,17 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
 
     if (t->root && t->metrics != NULL)
         TRI_TRY(tri_metrics_flush(t->metrics));
-    return tri_checkpoint_save(t->comm, &save);
+    return t->saver != NULL ? tri_saver_begin(t->saver, &save)
+                            : tri_checkpoint_save(t->comm, &save);
+}
+
+tri_status tri_trainer_finish_save(struct tri_trainer *t)
+{
+    t->shared_failure = true;
+    if (t->saver != NULL)
+        TRI_TRY(tri_saver_wait(t->saver));
+    t->shared_failure = false;
+    return TRI_OK;
 }
 
 void tri_trainer_restore(struct tri_progress_state *s, const struct tri_checkpoint *c)
