@@ -55,31 +55,37 @@ void tri_comm_destroy(struct tri_comm *c)
         c->ops->destroy(c);
 }
 
-/* This rank's message as the others shall read it. */
-static void sign_message(const struct tri_comm *c, char text[MESSAGE_BYTES])
+/* This rank's message as the others shall read it; signed where it is not theirs as well. */
+static void write_message(const struct tri_comm *c, bool sign, char text[MESSAGE_BYTES])
 {
     char host[HOST_BYTES] = "";
 
     (void)gethostname(host, sizeof(host) - 1);
-    (void)snprintf(text, MESSAGE_BYTES, "rank %d on %s: %s", c->rank, host, tri_error_text());
+    if (sign)
+        (void)snprintf(text, MESSAGE_BYTES, "rank %d on %s: %s", c->rank, host, tri_error_text());
+    else
+        (void)snprintf(text, MESSAGE_BYTES, "%s", tri_error_text());
 }
 
 tri_status tri_comm_agree(struct tri_comm *c, tri_status mine)
 {
     char text[MESSAGE_BYTES] = "";
-    int64_t worst[2];
+    int64_t worst[3];
+    int first;
 
     if (tri_comm_size(c) == 1)
         return mine;
-    /* The largest code, and the lowest failing rank as the largest negative. */
+    /* The largest code, the lowest failing rank and the smallest code, the latter two negated. */
     worst[0] = mine;
     worst[1] = mine != TRI_OK ? -(int64_t)c->rank : -(int64_t)c->size;
-    if (mine != TRI_OK)
-        sign_message(c, text);
-    TRI_TRY(tri_comm_allreduce(c, worst, 2, TRI_I64, TRI_REDUCE_MAX, false));
+    worst[2] = -(int64_t)mine;
+    TRI_TRY(tri_comm_allreduce(c, worst, 3, TRI_I64, TRI_REDUCE_MAX, false));
     if (worst[0] == TRI_OK)
         return TRI_OK;
-    TRI_TRY(tri_comm_broadcast(c, text, sizeof(text), (int)-worst[1]));
+    first = (int)-worst[1];
+    if (c->rank == first)
+        write_message(c, worst[0] != -worst[2], text);
+    TRI_TRY(tri_comm_broadcast(c, text, sizeof(text), first));
     text[sizeof(text) - 1] = '\0';
     tri_error_set(text);
     return (tri_status)worst[0];
