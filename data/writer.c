@@ -33,7 +33,7 @@ tri_status tri_writer_create(struct tri_writer *w, const char *path)
         return io_error(w, "cannot create", errno);
     close(fd);
     tri_h5_quiet();
-    w->file = H5Fcreate(w->tmp, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    w->file = tri_h5_create(w->tmp);
     if (w->file < 0)
         return tri_h5_fail(TRI_ERR_IO, path, "cannot create", NULL);
     return TRI_OK;

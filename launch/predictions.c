@@ -56,7 +56,7 @@ static tri_status make_layout(void *arg)
     tri_h5_quiet();
     for (int i = 0; i < p->sample.ndim; i++)
         dim[i + 1] = (hsize_t)p->sample.dim[i];
-    file = H5Fcreate(p->temp, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    file = tri_h5_create(p->temp);
     if (file < 0)
         return tri_h5_fail(TRI_ERR_IO, p->temp, "cannot create", NULL);
     st = add_dataset(file, p, "outputs", H5T_IEEE_F32LE, p->sample.ndim + 1, dim, &p->outputs_at);

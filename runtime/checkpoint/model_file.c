@@ -187,7 +187,7 @@ tri_status tri_model_file_create(const char *path, struct tri_manifest *m)
     TRI_TRY(try_space(path, m));
     tri_h5_quiet();
     errno = 0;
-    c.file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    c.file = tri_h5_create(path);
     if (c.file < 0)
         return tri_file_fail("create", path);
     st = fill_layout(&c, path, m);

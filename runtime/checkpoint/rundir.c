@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/files.h"
+#include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
 #include <errno.h>
@@ -36,9 +37,13 @@ static tri_status take_lock(int fd, const char *path)
     char host[256] = "", owner[OWNER_BYTES];
     int n;
 
-    if (fcntl(fd, F_OFD_SETLK, &whole) != 0)
-        return errno == EAGAIN || errno == EACCES ? fail_in_use(fd, path)
-                                                  : tri_file_fail("lock", path);
+    if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+        if (errno == EAGAIN || errno == EACCES)
+            return fail_in_use(fd, path);
+        tri_warn("the file system of '%s' gives no locks (%s): another job in the same run folder "
+                 "would not be noticed",
+                 path, strerror(errno));
+    }
     (void)gethostname(host, sizeof(host) - 1);
     n = snprintf(owner, sizeof(owner), "process %ld on host %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0)

@@ -60,6 +60,18 @@ tri_status tri_h5_open(const char *path, tri_status code_on_error, hid_t *file)
     return st;
 }
 
+hid_t tri_h5_create(const char *path)
+{
+    hid_t fapl, file;
+
+    tri_h5_quiet();
+    fapl = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_file_locking(fapl, false, true);
+    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    H5Pclose(fapl);
+    return file;
+}
+
 bool tri_h5_exists(hid_t loc, const char *path)
 {
     char part[512];

@@ -24,6 +24,11 @@ tri_status tri_h5_fail(tri_status code, const char *path, const char *what, cons
  * names the file and the reason. Close with H5Fclose. */
 tri_status tri_h5_open(const char *path, tri_status code_on_error, hid_t *file) TRI_CHECKED;
 
+/* Creates a file, or empties one, for writing without HDF5's lock: all files are written under a
+ * name of their own, on file systems that may know no locks. Negative on failure, with errno and
+ * HDF5's error stack as H5Fcreate left them. Close with H5Fclose. */
+hid_t tri_h5_create(const char *path);
+
 /* Is there a link of that path ("train/tokens")? False also when a part of the path is missing. */
 bool tri_h5_exists(hid_t loc, const char *path);
 
