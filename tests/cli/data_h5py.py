@@ -3,10 +3,7 @@
 import os
 import subprocess
 
-import h5py
-import numpy as np
-
-from harness import PROGRAM, run_tests
+from harness import PROGRAM, h5py, np, run_tests
 
 
 def info(path, code=0):
