@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BUCKET_BYTES (25 << 20)
 #define TREE_GRAINS                                                                                \
     8 /* grains of a batch by default in deterministic runs: as many as ranks that may share it */
 
@@ -183,32 +182,6 @@ static void plan_length(struct tri_job *job)
 /* --- the compile spec
  * ------------------------------------------------------------------------------- */
 
-static void fill_update(struct tri_job *job)
-{
-    const struct tri_optimizer_options *o = &job->cfg->optimizer;
-    const struct tri_schedule_options *s = &job->cfg->schedule;
-    struct tri_update_spec *u = &job->spec.update;
-
-    u->kind = o->name == TRI_OPTIMIZER_CHOICE_ADAMW ? TRI_OPTIMIZER_ADAMW : TRI_OPTIMIZER_SGD;
-    u->momentum = o->momentum;
-    u->nesterov = o->nesterov;
-    u->beta1 = o->betas.count == 2 ? o->betas.v[0] : 0;
-    u->beta2 = o->betas.count == 2 ? o->betas.v[1] : 0;
-    u->eps = o->eps;
-    u->control = (struct tri_control){.schedule = (enum tri_schedule_kind)s->name,
-                                      .warmup = s->warmup,
-                                      .total = job->total_steps,
-                                      .final = s->final,
-                                      .gamma = s->gamma,
-                                      .clip_norm = job->cfg->gradient.clip_norm};
-    for (size_t i = 0; i < s->milestones.count && i < TRI_MAX_MILESTONES; i++)
-        u->control.milestone[u->control.nmilestone++] = s->milestones.v[i];
-    job->groups = (struct tri_group_rules){.lr = o->lr,
-                                           .weight_decay = o->weight_decay,
-                                           .rule = o->groups.v,
-                                           .nrules = (int)o->groups.count};
-}
-
 /* Faults that are ops of the step; those of checkpoint and eval are made by the trainer. */
 static void fill_faults(struct tri_job *job)
 {
@@ -236,7 +209,6 @@ static void fill_faults(struct tri_job *job)
 static void fill_spec(struct tri_job *job)
 {
     const struct tri_config *cfg = job->cfg;
-    int64_t bucket = tri_gradient_bucket_bytes(&cfg->gradient);
 
     job->spec.dims = &job->dims;
     job->spec.data = &job->shape;
@@ -246,10 +218,11 @@ static void fill_spec(struct tri_job *job)
     job->spec.kernels = tri_kernels_cpu;
     if (cfg->device.isa != TRI_ISA_CHOICE_AUTO)
         tri_cpu_isa_limit((enum tri_isa)(cfg->device.isa - TRI_ISA_CHOICE_SCALAR));
+    job->groups = tri_group_rules_make(&cfg->optimizer);
     job->spec.groups = &job->groups;
-    job->spec.exchange.bucket_bytes = bucket > 0 ? bucket : DEFAULT_BUCKET_BYTES;
-    job->spec.exchange.fixed_tree = cfg->run.deterministic;
-    fill_update(job);
+    job->spec.exchange = tri_exchange_spec_make(&cfg->gradient, cfg->run.deterministic);
+    job->spec.update = tri_update_spec_make(&cfg->optimizer, &cfg->schedule,
+                                            cfg->gradient.clip_norm, job->total_steps);
     fill_faults(job);
 }
 

@@ -8,6 +8,15 @@
 
 #include <stdlib.h>
 
+struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
+                                                bool deterministic)
+{
+    int64_t bytes = tri_gradient_bucket_bytes(gradient);
+
+    return (struct tri_exchange_spec){.bucket_bytes = bytes > 0 ? bytes : TRI_BUCKET_BYTES,
+                                      .fixed_tree = deterministic};
+}
+
 struct ready {
     int32_t sum; /* index in g->sum */
     int32_t op;  /* producer of its value: it is ready behind this op */

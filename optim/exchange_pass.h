@@ -3,6 +3,7 @@
 #ifndef TRI_OPTIM_EXCHANGE_PASS_H
 #define TRI_OPTIM_EXCHANGE_PASS_H
 
+#include "optim/optim_options.h"
 #include "runtime/core/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/plan/mesh.h"
@@ -11,6 +12,11 @@ struct tri_exchange_spec {
     int64_t bucket_bytes; /* > 0; a gradient larger than this gets a bucket of its own */
     bool fixed_tree;      /* sum ranks by the binary tree of deterministic runs */
 };
+
+/* What section gradient says; buckets of TRI_BUCKET_BYTES where it leaves their size open. Local.
+ */
+struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
+                                                bool deterministic);
 
 /* Packs the totals in g->sum, in the order in which they become ready, into flat buckets of one
  * dtype each (the first of at most TRI_FIRST_BUCKET_BYTES, so that the exchange starts early), puts
@@ -21,5 +27,6 @@ tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
                              const struct tri_exchange_spec *spec) TRI_CHECKED;
 
 #define TRI_FIRST_BUCKET_BYTES (1 << 20)
+#define TRI_BUCKET_BYTES       (25 << 20)
 
 #endif

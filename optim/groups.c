@@ -12,6 +12,14 @@ struct total {
     long long tensors, elements;
 };
 
+struct tri_group_rules tri_group_rules_make(const struct tri_optimizer_options *o)
+{
+    return (struct tri_group_rules){.lr = o->lr,
+                                    .weight_decay = o->weight_decay,
+                                    .rule = o->groups.v,
+                                    .nrules = (int)o->groups.count};
+}
+
 static int first_match(const struct tri_group_rules *r, const char *name)
 {
     for (int i = 0; i < r->nrules; i++)

@@ -14,6 +14,9 @@ struct tri_group_rules {
     int nrules;
 };
 
+/* The rules of section optimizer after its check; borrows its groups. Local. */
+struct tri_group_rules tri_group_rules_make(const struct tri_optimizer_options *optimizer);
+
 /* Writes lr, weight_decay and frozen into every parameter's info: the first rule that matches wins,
  * then the base. A rule that matches nothing is a TRI_ERR_USAGE naming it (a later duplicate is
  * not). `report` (may be NULL) gets a line a group with its numbers of tensors and elements. Local.

@@ -7,6 +7,29 @@
 /* Number of inputs of CONTROL before the sums of squares: statistics and counters. */
 #define CONTROL_FIXED 2
 
+struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *o,
+                                            const struct tri_schedule_options *s, double clip_norm,
+                                            int64_t total)
+{
+    struct tri_update_spec u = {.kind = o->name == TRI_OPTIMIZER_CHOICE_ADAMW ? TRI_OPTIMIZER_ADAMW
+                                                                              : TRI_OPTIMIZER_SGD,
+                                .momentum = o->momentum,
+                                .nesterov = o->nesterov,
+                                .beta1 = o->betas.count == 2 ? o->betas.v[0] : 0,
+                                .beta2 = o->betas.count == 2 ? o->betas.v[1] : 0,
+                                .eps = o->eps,
+                                .control = {.schedule = (enum tri_schedule_kind)s->name,
+                                            .warmup = s->warmup,
+                                            .total = total,
+                                            .final = s->final,
+                                            .gamma = s->gamma,
+                                            .clip_norm = clip_norm}};
+
+    for (size_t i = 0; i < s->milestones.count && i < TRI_MAX_MILESTONES; i++)
+        u.control.milestone[u.control.nmilestone++] = s->milestones.v[i];
+    return u;
+}
+
 static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec *spec)
 {
     tri_vid *in = tri_pool_alloc(&g->pool, ((size_t)g->nsum + CONTROL_FIXED) * sizeof(*in));

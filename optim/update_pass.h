@@ -2,6 +2,7 @@
 #ifndef TRI_OPTIM_UPDATE_PASS_H
 #define TRI_OPTIM_UPDATE_PASS_H
 
+#include "optim/optim_options.h"
 #include "runtime/core/status.h"
 #include "runtime/graph/graph.h"
 
@@ -14,6 +15,12 @@ struct tri_update_spec {
     double beta1, beta2, eps;   /* ADAMW */
     struct tri_control control; /* schedule and clipping; its betas are set from the above */
 };
+
+/* What the sections optimizer and schedule say after their checks; total: last planned step. Local.
+ */
+struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *optimizer,
+                                            const struct tri_schedule_options *schedule,
+                                            double clip_norm, int64_t total);
 
 /* Appends: a SUMSQ a gradient (in the order of g->sum), CONTROL (finite check, norm, clip, rate),
  * BATCHNORM_RUNNING for moments, the optimizer op of each gradient with its states
