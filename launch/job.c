@@ -143,13 +143,16 @@ static int64_t choose_grain(const struct tri_config *cfg, int nranks,
     return cfg->data.batch % nranks == 0 ? cfg->data.batch / nranks : cfg->data.batch;
 }
 
-static tri_status cut_batch(struct tri_job *job, const struct tri_checkpoint *resumed)
+/* Evaluation takes grains one by one, so there they need not be shared out evenly. */
+static tri_status cut_batch(struct tri_job *job, bool training,
+                            const struct tri_checkpoint *resumed)
 {
     struct tri_config *cfg = job->cfg;
     int64_t grain = choose_grain(cfg, job->nranks, resumed);
+    struct tri_mesh mesh = training ? job->spec.mesh : tri_mesh_data(1, 0);
 
-    TRI_TRY(tri_grains_make(&job->spec.mesh, cfg->data.batch, grain, cfg->run.deterministic,
-                            &job->spec.grains));
+    TRI_TRY(
+        tri_grains_make(&mesh, cfg->data.batch, grain, cfg->run.deterministic, &job->spec.grains));
     job->shape.grain = cfg->data.grain = grain;
     return TRI_OK;
 }
@@ -277,10 +280,10 @@ static void write_back(struct tri_job *job)
     cfg->model.vocab = job->dims.vocab;
 }
 
-static tri_status resolve(struct tri_job *job, const struct tri_checkpoint *resumed)
+static tri_status resolve(struct tri_job *job, bool training, const struct tri_checkpoint *resumed)
 {
     TRI_TRY(describe_data(job));
-    TRI_TRY(cut_batch(job, resumed));
+    TRI_TRY(cut_batch(job, training, resumed));
     TRI_TRY(tri_model_resolve(&job->cfg->model, &job->shape, &job->dims));
     write_back(job);
     plan_length(job);
@@ -305,7 +308,7 @@ tri_status tri_job_create(const struct tri_job_args *a, struct tri_config *cfg,
     job->spec.mesh = tri_mesh_data(a->nranks, a->world != NULL ? a->world->topology.rank : 0);
     TRI_TRY_GOTO(st, tri_comm_agree(control(a), open_data(job, a)), destroy_job);
     TRI_TRY_GOTO(st, scan_data(job, a), destroy_job);
-    TRI_TRY_GOTO(st, tri_comm_agree(control(a), resolve(job, resumed)), destroy_job);
+    TRI_TRY_GOTO(st, tri_comm_agree(control(a), resolve(job, a->need_train, resumed)), destroy_job);
     TRI_TRY_GOTO(st, choose_threads(job, resumed), destroy_job);
     *out = job;
     return TRI_OK;
