@@ -105,7 +105,7 @@ class Case:
         """The text of these keys of each step object, so that every digit counts; "eval" lines come too."""
         with open(os.path.join(self.path(run), "metrics.jsonl")) as f:
             objects = [json.loads(line, parse_float=str) for line in f]
-        return [str(m["eval"]) if "eval" in m else " ".join(str(m[k]) for k in keys) for m in objects]
+        return [str(m["eval"]) if "eval" in m else " ".join(str(m.get(k)) for k in keys) for m in objects]
 
     def params(self, step, run="run"):
         """Weights of a checkpoint by name."""
