@@ -21,11 +21,15 @@ enum {
     PLAN_CACHE = 64          /* plans kept; a step uses few different counts */
 };
 
+typedef tri_status make_with_number(int rank, int size, int number, int64_t count,
+                                    struct tri_rounds *out);
+
 /* A plan and what it was made for. */
 struct cached {
-    tri_rounds_make *make; /* NULL: a broadcast */
+    tri_rounds_make *make;       /* NULL: by make_with */
+    make_with_number *make_with; /* broadcast from root `number`, parts of `number` slices */
     int64_t count;
-    int root;
+    int number;
     struct tri_rounds rounds;
 };
 
@@ -45,7 +49,8 @@ struct comm_mpi {
     int nplans;
     unsigned char *scratch;
     size_t scratch_bytes;
-    float *wide; /* segment of a 16-bit reduction */
+    float *wide; /* widened operand of a 16-bit reduction */
+    size_t wide_bytes;
     uint64_t sent;
     bool broken;
 };
@@ -188,28 +193,28 @@ static tri_status grow_scratch(struct comm_mpi *m, size_t bytes)
     return TRI_OK;
 }
 
-/* The plan for these arguments, from the cache or new; when the cache is full the oldest one goes.
- */
-static tri_status find_plan(struct comm_mpi *m, tri_rounds_make *make, int64_t count, int root,
-                            const struct tri_rounds **out)
+/* The plan for what `wanted` says, from the cache or new; when the cache is full the oldest one
+ * goes. */
+static tri_status find_plan(struct comm_mpi *m, struct cached wanted, const struct tri_rounds **out)
 {
-    struct cached new = {.make = make, .count = count, .root = root};
     struct cached *slot;
 
     for (int i = 0; i < m->nplans && i < PLAN_CACHE; i++) {
         slot = &m->plan[i];
-        if (slot->make == make && slot->count == count && slot->root == root) {
+        if (slot->make == wanted.make && slot->make_with == wanted.make_with &&
+            slot->count == wanted.count && slot->number == wanted.number) {
             *out = &slot->rounds;
             return TRI_OK;
         }
     }
-    if (make != NULL)
-        TRI_TRY(make(m->base.rank, m->base.size, count, &new.rounds));
+    if (wanted.make != NULL)
+        TRI_TRY(wanted.make(m->base.rank, m->base.size, wanted.count, &wanted.rounds));
     else
-        TRI_TRY(tri_rounds_broadcast(m->base.rank, m->base.size, root, count, &new.rounds));
+        TRI_TRY(wanted.make_with(m->base.rank, m->base.size, wanted.number, wanted.count,
+                                 &wanted.rounds));
     slot = &m->plan[m->nplans % PLAN_CACHE];
     tri_rounds_finish(&slot->rounds);
-    *slot = new;
+    *slot = wanted;
     m->nplans = m->nplans + 1 < 2 * PLAN_CACHE ? m->nplans + 1 : PLAN_CACHE;
     *out = &slot->rounds;
     return TRI_OK;
@@ -256,20 +261,34 @@ static tri_rounds_make *choose(int size, int64_t count, size_t elem)
     return (size & (size - 1)) == 0 ? tri_rounds_halving : tri_rounds_ring;
 }
 
-/* Widens a segment of a 16-bit type, or points at it. */
-static tri_status open_segment(struct comm_mpi *m, void *at, int64_t count, enum tri_dtype dtype,
-                               void **out)
+/* Widens elements of a 16-bit type, or points at them. */
+static tri_status widen(struct comm_mpi *m, void *at, int64_t count, enum tri_dtype dtype,
+                        void **out)
 {
+    size_t bytes = (size_t)count * sizeof(float);
+
     *out = at;
     if (tri_reduce_dtype(dtype) == dtype)
         return TRI_OK;
-    if (m->wide == NULL)
-        m->wide = tri_alloc_aligned(SEGMENT_BYTES, "widened segment");
-    if (m->wide == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %d bytes", m->name,
-                        SEGMENT_BYTES);
+    if (bytes > m->wide_bytes) {
+        tri_free(m->wide);
+        m->wide_bytes = 0;
+        m->wide = tri_alloc_aligned(bytes, "widened operand of a reduction");
+        if (m->wide == NULL)
+            return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes", m->name,
+                            bytes);
+        m->wide_bytes = bytes;
+    }
     tri_reduce_widen(m->wide, at, count, dtype);
     *out = m->wide;
+    return TRI_OK;
+}
+
+static tri_status check_tree(const struct tri_comm *c, bool fixed_tree)
+{
+    if (fixed_tree && (c->size & (c->size - 1)) != 0)
+        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
+                        c->size);
     return TRI_OK;
 }
 
@@ -284,22 +303,61 @@ static tri_status allreduce_mpi(struct tri_comm *c, void *buf, int64_t count, en
 
     TRI_TRY(check_usable(m, "allreduce"));
     TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &fn));
-    if (fixed_tree && (c->size & (c->size - 1)) != 0)
-        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
-                        c->size);
+    TRI_TRY(check_tree(c, fixed_tree));
     for (int64_t at = 0; at < count; at += segment) {
         int64_t now = count - at < segment ? count - at : segment;
         unsigned char *part = (unsigned char *)buf + (size_t)at * tri_dtype_bytes(dtype);
         const struct tri_rounds *plan;
         void *data;
 
-        TRI_TRY(find_plan(m, choose(c->size, now, elem), now, 0, &plan));
-        TRI_TRY(open_segment(m, part, now, dtype, &data));
+        TRI_TRY(
+            find_plan(m, (struct cached){.make = choose(c->size, now, elem), .count = now}, &plan));
+        TRI_TRY(widen(m, part, now, dtype, &data));
         TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "allreduce"));
         if (data != part)
             tri_reduce_narrow(part, data, now, dtype);
     }
     return TRI_OK;
+}
+
+static tri_status reduce_scatter_mpi(struct tri_comm *c, void *buf, int64_t count,
+                                     enum tri_dtype dtype, int slices, bool fixed_tree)
+{
+    struct comm_mpi *m = self_of(c);
+    size_t elem = tri_dtype_bytes(tri_reduce_dtype(dtype));
+    struct tri_wait wait = tri_wait_begin(c->timeout_ms);
+    struct cached wanted = {
+        .make_with = tri_rounds_scatter_slices, .count = count, .number = slices};
+    const struct tri_rounds *plan;
+    tri_reduce_fn *fn;
+    int64_t first, n;
+    void *data;
+
+    TRI_TRY(check_usable(m, "reduce-scatter"));
+    TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), TRI_REDUCE_SUM, &fn));
+    TRI_TRY(check_tree(c, fixed_tree));
+    TRI_TRY(find_plan(m, wanted, &plan));
+    TRI_TRY(widen(m, buf, count, dtype, &data));
+    TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "reduce-scatter"));
+    tri_comm_slice(count, slices, c->rank, &first, &n);
+    if (data != buf)
+        tri_reduce_narrow((unsigned char *)buf + (size_t)first * tri_dtype_bytes(dtype),
+                          (float *)data + first, n, dtype);
+    return TRI_OK;
+}
+
+static tri_status gather_slices_mpi(struct tri_comm *c, void *buf, int64_t count,
+                                    enum tri_dtype dtype, int slices)
+{
+    struct comm_mpi *m = self_of(c);
+    struct tri_wait wait = tri_wait_begin(c->timeout_ms);
+    struct cached wanted = {
+        .make_with = tri_rounds_gather_slices, .count = count, .number = slices};
+    const struct tri_rounds *plan;
+
+    TRI_TRY(check_usable(m, "gather"));
+    TRI_TRY(find_plan(m, wanted, &plan));
+    return run_plan(m, plan, buf, tri_dtype_bytes(dtype), NULL, &wait, "gather");
 }
 
 static tri_status broadcast_mpi(struct tri_comm *c, void *buf, size_t bytes, int root)
@@ -309,7 +367,10 @@ static tri_status broadcast_mpi(struct tri_comm *c, void *buf, size_t bytes, int
     const struct tri_rounds *plan;
 
     TRI_TRY(check_usable(m, "broadcast"));
-    TRI_TRY(find_plan(m, NULL, (int64_t)bytes, root, &plan));
+    TRI_TRY(find_plan(
+        m,
+        (struct cached){.make_with = tri_rounds_broadcast, .count = (int64_t)bytes, .number = root},
+        &plan));
     return run_plan(m, plan, buf, 1, NULL, &wait, "broadcast");
 }
 
@@ -320,7 +381,8 @@ static tri_status allgather_mpi(struct tri_comm *c, const void *send, size_t byt
     const struct tri_rounds *plan;
 
     TRI_TRY(check_usable(m, "allgather"));
-    TRI_TRY(find_plan(m, tri_rounds_allgather, (int64_t)bytes, 0, &plan));
+    TRI_TRY(find_plan(m, (struct cached){.make = tri_rounds_allgather, .count = (int64_t)bytes},
+                      &plan));
     if (bytes > 0)
         memmove((unsigned char *)recv + (size_t)c->rank * bytes, send, bytes);
     return run_plan(m, plan, recv, 1, NULL, &wait, "allgather");
@@ -334,7 +396,7 @@ static tri_status barrier_mpi(struct tri_comm *c)
     char token = 0;
 
     TRI_TRY(check_usable(m, "barrier"));
-    TRI_TRY(find_plan(m, tri_rounds_barrier, 0, 0, &plan));
+    TRI_TRY(find_plan(m, (struct cached){.make = tri_rounds_barrier}, &plan));
     return run_plan(m, plan, &token, 1, NULL, &wait, "barrier");
 }
 
@@ -370,6 +432,8 @@ static void destroy_mpi(struct tri_comm *c)
 static const struct tri_comm_ops mpi_ops = {
     .name = "mpi",
     .allreduce = allreduce_mpi,
+    .reduce_scatter = reduce_scatter_mpi,
+    .gather_slices = gather_slices_mpi,
     .broadcast = broadcast_mpi,
     .allgather = allgather_mpi,
     .barrier = barrier_mpi,

@@ -17,6 +17,20 @@ static tri_status allreduce_self(struct tri_comm *c, void *buf, int64_t count, e
     return TRI_OK;
 }
 
+static tri_status reduce_scatter_self(struct tri_comm *c, void *buf, int64_t count,
+                                      enum tri_dtype dtype, int slices, bool fixed_tree)
+{
+    (void)c, (void)buf, (void)count, (void)dtype, (void)slices, (void)fixed_tree;
+    return TRI_OK;
+}
+
+static tri_status gather_slices_self(struct tri_comm *c, void *buf, int64_t count,
+                                     enum tri_dtype dtype, int slices)
+{
+    (void)c, (void)buf, (void)count, (void)dtype, (void)slices;
+    return TRI_OK;
+}
+
 static tri_status broadcast_self(struct tri_comm *c, void *buf, size_t bytes, int root)
 {
     (void)c, (void)buf, (void)bytes, (void)root;
@@ -54,6 +68,8 @@ static void destroy_self(struct tri_comm *c)
 static const struct tri_comm_ops self_ops = {
     .name = "self",
     .allreduce = allreduce_self,
+    .reduce_scatter = reduce_scatter_self,
+    .gather_slices = gather_slices_self,
     .broadcast = broadcast_self,
     .allgather = allgather_self,
     .barrier = barrier_self,

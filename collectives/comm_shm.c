@@ -199,15 +199,35 @@ static const struct window *find_window(const struct comm_shm *s, const unsigned
     return NULL;
 }
 
+/* from[] and to[]: `at` bytes behind the start of everybody's part. */
+static void point_at(struct comm_shm *s, const struct window *w, size_t at)
+{
+    for (int r = 0; r < s->base.size; r++)
+        s->from[r] = s->to[r] = w->part[r] + at;
+}
+
+/* The communicator works, and knows this sum. */
+static tri_status check_sum(const struct comm_shm *s, const char *what, enum tri_dtype dtype,
+                            enum tri_reduce op, bool fixed_tree)
+{
+    int size = s->base.size;
+    tri_reduce_fn *fn;
+
+    TRI_TRY(enter(s, what));
+    TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &fn));
+    if (fixed_tree && (size & (size - 1)) != 0)
+        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
+                        size);
+    return TRI_OK;
+}
+
 static tri_status allreduce_window(struct comm_shm *s, const struct window *w, unsigned char *buf,
                                    int64_t count, enum tri_dtype dtype, enum tri_reduce op)
 {
-    size_t at = (size_t)(buf - w->part[s->base.rank]);
     int64_t first;
     int64_t n;
 
-    for (int r = 0; r < s->base.size; r++)
-        s->from[r] = s->to[r] = w->part[r] + at;
+    point_at(s, w, (size_t)(buf - w->part[s->base.rank]));
     slice_of(s->base.rank, s->base.size, count, &first, &n);
     TRI_TRY(meet(s, "allreduce"));
     if (n > 0)
@@ -221,8 +241,7 @@ static unsigned char *next_half(struct comm_shm *s)
     size_t at = (size_t)s->half * s->half_bytes;
 
     s->half = 1 - s->half;
-    for (int r = 0; r < s->base.size; r++)
-        s->from[r] = s->to[r] = s->staging->part[r] + at;
+    point_at(s, s->staging, at);
     return s->staging->part[s->base.rank] + at;
 }
 
@@ -258,13 +277,8 @@ static tri_status allreduce_shm(struct tri_comm *c, void *buf, int64_t count, en
     size_t elem = tri_dtype_bytes(dtype);
     int64_t piece = (int64_t)(s->half_bytes / elem);
     const struct window *w = find_window(s, buf, (size_t)count * elem);
-    tri_reduce_fn *fn;
 
-    TRI_TRY(enter(s, "allreduce"));
-    TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &fn));
-    if (fixed_tree && (c->size & (c->size - 1)) != 0)
-        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
-                        c->size);
+    TRI_TRY(check_sum(s, "allreduce", dtype, op, fixed_tree));
     /* What the ring would send: a slice to and from each peer. */
     s->sent += 2 * (uint64_t)count * elem * (uint64_t)(c->size - 1) / (uint64_t)c->size;
     if (w != NULL && count > 0)
@@ -273,6 +287,126 @@ static tri_status allreduce_shm(struct tri_comm *c, void *buf, int64_t count, en
         TRI_TRY(allreduce_piece(s, (unsigned char *)buf + (size_t)at * elem,
                                 count - at < piece ? count - at : piece, dtype, op));
     return TRI_OK;
+}
+
+/* Parts of one slice that a staged exchange moves at a time: the same for all slices, so that all
+ * owners work at once. */
+static int64_t slice_piece(const struct comm_shm *s, size_t elem, int slices)
+{
+    int64_t piece = (int64_t)(s->half_bytes / elem) / slices / TRI_SLICE_ALIGN * TRI_SLICE_ALIGN;
+
+    return piece > 0 ? piece : 1;
+}
+
+/* Elements [at, at + piece) of slice i, as far as there are any. */
+static int64_t part_of_slice(int64_t count, int slices, int i, int64_t at, int64_t piece,
+                             int64_t *first)
+{
+    int64_t n;
+
+    tri_comm_slice(count, slices, i, first, &n);
+    n = n > at ? n - at : 0;
+    *first += at;
+    return n < piece ? n : piece;
+}
+
+/* One piece of each slice: copy in, sum the own one to the buffer. */
+static tri_status scatter_piece(struct comm_shm *s, unsigned char *buf, int64_t count,
+                                enum tri_dtype dtype, int slices, int64_t at, int64_t piece)
+{
+    size_t elem = tri_dtype_bytes(dtype);
+    unsigned char *mine = next_half(s);
+    int64_t first, n;
+    void *to[1];
+
+    for (int i = 0; i < slices; i++) {
+        n = part_of_slice(count, slices, i, at, piece, &first);
+        memcpy(mine + (size_t)(i * piece) * elem, buf + (size_t)first * elem, (size_t)n * elem);
+    }
+    TRI_TRY(meet(s, "reduce-scatter"));
+    n = part_of_slice(count, slices, s->base.rank, at, piece, &first);
+    if (n == 0)
+        return TRI_OK;
+    for (int r = 0; r < s->base.size; r++)
+        s->from[r] = (const unsigned char *)s->from[r] + (size_t)(s->base.rank * piece) * elem;
+    to[0] = buf + (size_t)first * elem;
+    return tri_reduce_many(to, 1, s->from, s->base.size, 0, n, dtype, TRI_REDUCE_SUM);
+}
+
+static tri_status reduce_scatter_shm(struct tri_comm *c, void *buf, int64_t count,
+                                     enum tri_dtype dtype, int slices, bool fixed_tree)
+{
+    struct comm_shm *s = self_of(c);
+    size_t elem = tri_dtype_bytes(dtype);
+    const struct window *w = find_window(s, buf, (size_t)count * elem);
+    int64_t piece = slice_piece(s, elem, slices);
+    int64_t first, n;
+
+    TRI_TRY(check_sum(s, "reduce-scatter", dtype, TRI_REDUCE_SUM, fixed_tree));
+    tri_comm_slice(count, slices, c->rank, &first, &n);
+    s->sent += (uint64_t)(count - n) * elem;
+    if (w == NULL) {
+        tri_comm_slice(count, slices, 0, &first, &n); /* no slice is longer */
+        for (int64_t at = 0; at < n; at += piece)
+            TRI_TRY(scatter_piece(s, buf, count, dtype, slices, at, piece));
+        return TRI_OK;
+    }
+    /* No barrier behind: peers read only parts that this rank leaves alone until it has met them
+     * in the next call. */
+    TRI_TRY(meet(s, "reduce-scatter"));
+    point_at(s, w, (size_t)((unsigned char *)buf - w->part[c->rank]));
+    return n == 0 ? TRI_OK
+                  : tri_reduce_many(&s->to[c->rank], 1, s->from, c->size, first, n, dtype,
+                                    TRI_REDUCE_SUM);
+}
+
+/* One piece of each slice: owners copy in, all copy out. */
+static tri_status gather_piece(struct comm_shm *s, unsigned char *buf, int64_t count, size_t elem,
+                               int slices, int64_t at, int64_t piece)
+{
+    unsigned char *mine = next_half(s);
+    int64_t first;
+    int64_t n = part_of_slice(count, slices, s->base.rank, at, piece, &first);
+
+    memcpy(mine, buf + (size_t)first * elem, (size_t)n * elem);
+    TRI_TRY(meet(s, "gather"));
+    for (int i = 0; i < slices; i++) {
+        n = part_of_slice(count, slices, i, at, piece, &first);
+        if (i != s->base.rank)
+            memcpy(buf + (size_t)first * elem, s->from[i], (size_t)n * elem);
+    }
+    return TRI_OK;
+}
+
+static tri_status gather_slices_shm(struct tri_comm *c, void *buf, int64_t count,
+                                    enum tri_dtype dtype, int slices)
+{
+    struct comm_shm *s = self_of(c);
+    size_t elem = tri_dtype_bytes(dtype);
+    const struct window *w = find_window(s, buf, (size_t)count * elem);
+    int64_t piece = (int64_t)(s->half_bytes / elem);
+    int64_t first, n;
+
+    TRI_TRY(enter(s, "gather"));
+    tri_comm_slice(count, slices, c->rank, &first, &n);
+    s->sent += (uint64_t)n * elem * (uint64_t)(c->size - 1);
+    if (w == NULL) {
+        tri_comm_slice(count, slices, 0, &first, &n);
+        for (int64_t at = 0; at < n; at += piece)
+            TRI_TRY(gather_piece(s, buf, count, elem, slices, at, piece));
+        return TRI_OK;
+    }
+    TRI_TRY(meet(s, "gather"));
+    point_at(s, w, (size_t)((unsigned char *)buf - w->part[c->rank]));
+    for (int d = 1; d <= slices; d++) {
+        int i = (c->rank + d) % slices; /* not all at the same owner */
+
+        tri_comm_slice(count, slices, i, &first, &n);
+        if (i != c->rank && n > 0)
+            memcpy((unsigned char *)buf + (size_t)first * elem,
+                   (const unsigned char *)s->from[i] + (size_t)first * elem, (size_t)n * elem);
+    }
+    return meet(s, "gather");
 }
 
 static tri_status broadcast_shm(struct tri_comm *c, void *buf, size_t bytes, int root)
@@ -383,6 +517,8 @@ static void destroy_shm(struct tri_comm *c)
 static const struct tri_comm_ops shm_ops = {
     .name = "shared memory",
     .allreduce = allreduce_shm,
+    .reduce_scatter = reduce_scatter_shm,
+    .gather_slices = gather_slices_shm,
     .broadcast = broadcast_shm,
     .allgather = allgather_shm,
     .barrier = barrier_shm,

@@ -2,7 +2,9 @@
 #include "collectives/rounds.h"
 
 #include "runtime/core/memory.h"
+#include "runtime/exec/comm.h"
 
+#include <limits.h>
 #include <string.h>
 
 static int64_t min64(int64_t a, int64_t b)
@@ -140,6 +142,84 @@ tri_status tri_rounds_gather_blocks(int rank, int size, int64_t count, struct tr
 {
     *out = (struct tri_rounds){0};
     return complete(append_gather_blocks(rank, size, count, out), out);
+}
+
+/* Own parts in the scratch at r * n for rank r: reduces those of [lo, hi) to the place of lo. */
+static tri_status append_tree(struct tri_rounds *out, int lo, int hi, int64_t n)
+{
+    int mid = lo + (hi - lo) / 2;
+
+    if (hi - lo == 1)
+        return TRI_OK;
+    TRI_TRY(append_tree(out, lo, mid, n));
+    TRI_TRY(append_tree(out, mid, hi, n));
+    return add(out, (struct tri_action){.kind = TRI_ACT_REDUCE,
+                                        .peer = INT_MAX, /* `from` stands for higher ranks */
+                                        .from = TRI_AREA_SCRATCH,
+                                        .from_at = mid * n,
+                                        .to = TRI_AREA_SCRATCH,
+                                        .to_at = lo * n,
+                                        .count = n});
+}
+
+static tri_status append_scatter_slices(int rank, int size, int slices, int64_t count,
+                                        struct tri_rounds *out)
+{
+    int64_t first, n, at, len;
+
+    tri_comm_slice(count, slices, rank, &first, &n);
+    for (int d = 1; d < size; d++) {
+        int to = wrap(rank + d, size), from = wrap(rank - d, size);
+
+        tri_comm_slice(count, slices, to, &at, &len);
+        TRI_TRY(send_part(out, to, at, len));
+        TRI_TRY(recv_part(out, from, TRI_AREA_SCRATCH, from * n, n));
+    }
+    out->scratch = size * n;
+    TRI_TRY(add(out, (struct tri_action){.kind = TRI_ACT_COPY,
+                                         .from = TRI_AREA_DATA,
+                                         .from_at = first,
+                                         .to = TRI_AREA_SCRATCH,
+                                         .to_at = rank * n,
+                                         .count = n}));
+    if (n > 0)
+        TRI_TRY(append_tree(out, 0, size, n));
+    TRI_TRY(add(out, (struct tri_action){.kind = TRI_ACT_COPY,
+                                         .from = TRI_AREA_SCRATCH,
+                                         .to = TRI_AREA_DATA,
+                                         .to_at = first,
+                                         .count = n}));
+    return end_round(out);
+}
+
+tri_status tri_rounds_scatter_slices(int rank, int size, int slices, int64_t count,
+                                     struct tri_rounds *out)
+{
+    *out = (struct tri_rounds){0};
+    return complete(append_scatter_slices(rank, size, slices, count, out), out);
+}
+
+static tri_status append_gather_slices(int rank, int size, int slices, int64_t count,
+                                       struct tri_rounds *out)
+{
+    int64_t first, n, at, len;
+
+    tri_comm_slice(count, slices, rank, &first, &n);
+    for (int d = 1; d < size; d++) {
+        int to = wrap(rank + d, size), from = wrap(rank - d, size);
+
+        tri_comm_slice(count, slices, from, &at, &len);
+        TRI_TRY(send_part(out, to, first, n));
+        TRI_TRY(recv_part(out, from, TRI_AREA_DATA, at, len));
+    }
+    return end_round(out);
+}
+
+tri_status tri_rounds_gather_slices(int rank, int size, int slices, int64_t count,
+                                    struct tri_rounds *out)
+{
+    *out = (struct tri_rounds){0};
+    return complete(append_gather_slices(rank, size, slices, count, out), out);
 }
 
 tri_status tri_rounds_allgather(int rank, int size, int64_t count, struct tri_rounds *out)

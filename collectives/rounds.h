@@ -54,6 +54,13 @@ tri_rounds_make tri_rounds_ring, tri_rounds_halving, tri_rounds_doubling;
 tri_rounds_make tri_rounds_reduce_scatter, tri_rounds_gather_blocks;
 /* All-gather of size * count elements; rank r's part is in place at r * count. Ring. */
 tri_rounds_make tri_rounds_allgather;
+/* The halves of a sum over slices (tri_comm_slice; slice i is rank i's, 1 <= slices <= size), all
+ * messages at once: each rank sends each owner its part, who sums by the binary tree over ranks
+ * that halves [0, size); then each owner sends its slice to all. Scratch: size slices. */
+tri_status tri_rounds_scatter_slices(int rank, int size, int slices, int64_t count,
+                                     struct tri_rounds *out) TRI_CHECKED;
+tri_status tri_rounds_gather_slices(int rank, int size, int slices, int64_t count,
+                                    struct tri_rounds *out) TRI_CHECKED;
 /* One token to and from everybody within ceil(log2(size)) rounds (dissemination); count is ignored;
  * data and scratch: 1 element. */
 tri_rounds_make tri_rounds_barrier;

@@ -12,6 +12,25 @@
             return tri_fail(TRI_ERR_COMM, "rank %d: %s failed", t->rank, #call);                   \
     } while (0)
 
+/* From node_of and nodes to what a rank knows of its own node. */
+static void place_rank(struct tri_topology *t)
+{
+    t->node = t->node_of[t->rank];
+    t->local_rank = t->local_size = 0;
+    t->slices = t->size;
+    for (int n = 0; n < t->nodes; n++) {
+        int here = 0;
+
+        for (int r = 0; r < t->size; r++)
+            here += t->node_of[r] == n;
+        t->slices = here < t->slices ? here : t->slices;
+    }
+    for (int r = 0; r < t->size; r++) {
+        t->local_size += t->node_of[r] == t->node;
+        t->local_rank += r < t->rank && t->node_of[r] == t->node;
+    }
+}
+
 /* Everybody's lowest rank of its node becomes node numbers. */
 static void number_nodes(struct tri_topology *t)
 {
@@ -21,7 +40,7 @@ static void number_nodes(struct tri_topology *t)
 
         t->node_of[r] = leader == r ? t->nodes++ : t->node_of[leader];
     }
-    t->node = t->node_of[t->rank];
+    place_rank(t);
 }
 
 static tri_status gather(struct tri_topology *t, MPI_Comm comm)
@@ -33,8 +52,6 @@ static tri_status gather(struct tri_topology *t, MPI_Comm comm)
     (void)gethostname(host, sizeof(host) - 1);
     TRI_MPI(MPI_Allgather(host, TRI_HOST_BYTES, MPI_CHAR, t->host, TRI_HOST_BYTES, MPI_CHAR, comm));
     TRI_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL, &local));
-    TRI_MPI(MPI_Comm_rank(local, &t->local_rank));
-    TRI_MPI(MPI_Comm_size(local, &t->local_size));
     TRI_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, local));
     TRI_MPI(MPI_Comm_free(&local));
     TRI_MPI(MPI_Allgather(&leader, 1, MPI_INT, t->node_of, 1, MPI_INT, comm));
@@ -59,6 +76,39 @@ tri_status tri_topology_init(struct tri_topology *t, const void *mpi_comm)
     if (st != TRI_OK)
         tri_topology_finish(t);
     return st;
+}
+
+tri_status tri_topology_pretend(struct tri_topology *t, const int64_t *ranks, size_t nodes)
+{
+    int64_t sum = 0;
+    int next = 0;
+
+    for (size_t n = 0; n < nodes; n++)
+        sum += ranks[n] < t->size ? ranks[n] : t->size;
+    if (sum != t->size)
+        return tri_fail(TRI_ERR_USAGE, "'debug.nodes' holds %lld ranks, there are %d",
+                        (long long)sum, t->size);
+    t->nodes = (int)nodes;
+    for (int n = 0; n < t->nodes; n++)
+        for (int64_t r = 0; r < ranks[n]; r++)
+            t->node_of[next++] = n;
+    place_rank(t);
+    return TRI_OK;
+}
+
+static bool is_power(int n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+bool tri_topology_regular(const struct tri_topology *t)
+{
+    if (!is_power(t->nodes) || !is_power(t->slices) || t->nodes * t->slices != t->size)
+        return false;
+    for (int r = 0; r < t->size; r++)
+        if (t->node_of[r] != r / t->slices)
+            return false;
+    return true;
 }
 
 void tri_topology_finish(struct tri_topology *t)

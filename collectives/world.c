@@ -7,6 +7,8 @@
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
+#include <mpi.h>
+
 enum {
     STAGING_BYTES = 4 << 20, /* per rank: pieces of 2 MB stay in the cache */
     CONTROL_BYTES = 1 << 16, /* agreements are small */
@@ -62,9 +64,57 @@ fail:
     return st;
 }
 
+/* The communicator of the ranks of equal colour (< 0: of none); `topology` is that of the group. */
+static tri_status connect_group(MPI_Comm world, int colour, const struct tri_topology *topology,
+                                const char *name, const struct tri_world_cfg *cfg,
+                                struct tri_comm **out)
+{
+    MPI_Comm group = MPI_COMM_NULL;
+    tri_status st;
+
+    if (MPI_Comm_split(world, colour < 0 ? MPI_UNDEFINED : colour, topology->rank, &group) !=
+        MPI_SUCCESS)
+        return tri_fail(TRI_ERR_COMM, "communicator '%s': MPI_Comm_split failed", name);
+    if (group == MPI_COMM_NULL)
+        return TRI_OK;
+    st = tri_world_connect(&group, topology, name, cfg, out);
+    (void)MPI_Comm_free(&group);
+    return st;
+}
+
+tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm)
+{
+    const MPI_Comm world = *(const MPI_Comm *)mpi_comm;
+    const struct tri_topology *t = &w->topology;
+    const struct tri_world_cfg cfg = {.timeout_ms = w->exchange->timeout_ms};
+    const struct tri_topology node = {.rank = t->local_rank, .size = t->local_size, .nodes = 1};
+    const struct tri_topology rail = {.rank = t->node, .size = t->nodes, .nodes = t->nodes};
+    bool owner = t->local_rank < t->slices;
+
+    TRI_ASSERT(w->intra == NULL);
+    TRI_TRY(connect_group(world, t->node, &node, "exchange in a node", &cfg, &w->intra));
+    return connect_group(world, owner ? t->local_rank : -1, &rail, "exchange between nodes", &cfg,
+                         &w->inter);
+}
+
+uint64_t tri_world_exchange_bytes(const struct tri_world *w)
+{
+    const struct tri_comm *comms[] = {w->exchange, w->intra, w->inter};
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
+        if (comms[i] != NULL && comms[i]->ops->bytes_sent != NULL)
+            bytes += comms[i]->ops->bytes_sent(comms[i]);
+    return bytes;
+}
+
 void tri_world_set_timeout(struct tri_world *w, int64_t timeout_ms)
 {
-    w->control->timeout_ms = w->exchange->timeout_ms = w->io->timeout_ms = timeout_ms;
+    struct tri_comm *comms[] = {w->control, w->exchange, w->intra, w->inter, w->io};
+
+    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
+        if (comms[i] != NULL)
+            comms[i]->timeout_ms = timeout_ms;
 }
 
 void tri_world_destroy(struct tri_world *w)
@@ -72,6 +122,8 @@ void tri_world_destroy(struct tri_world *w)
     if (w == NULL)
         return;
     tri_comm_destroy(w->io);
+    tri_comm_destroy(w->inter);
+    tri_comm_destroy(w->intra);
     tri_comm_destroy(w->exchange);
     tri_comm_destroy(w->control);
     tri_topology_finish(&w->topology);

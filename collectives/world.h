@@ -13,7 +13,10 @@ struct tri_world {
     struct tri_topology topology;
     struct tri_comm *control;  /* main thread: agreements, metrics */
     struct tri_comm *exchange; /* engine thread: gradients */
-    struct tri_comm *io;       /* I/O thread: checkpoints, datasets */
+    struct tri_comm *intra;    /* engine thread: gradients inside the node; NULL: no levels */
+    struct tri_comm *inter; /* engine thread: between nodes, with the ranks of the same local rank;
+                               NULL: no levels, or this rank owns no slice */
+    struct tri_comm *io;    /* I/O thread: checkpoints, datasets */
 };
 
 struct tri_world_cfg {
@@ -26,6 +29,11 @@ struct tri_world_cfg {
  * shared memory where possible. Collective. */
 tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cfg,
                             struct tri_world **out) TRI_CHECKED;
+/* Connects the levels of the topology (w->intra, w->inter), from the same mpi_comm and with the
+ * deadline of w->exchange. At most once. Collective. */
+tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm) TRI_CHECKED;
+/* Bytes that this rank has sent for gradients, over all levels. Local. */
+uint64_t tri_world_exchange_bytes(const struct tri_world *w);
 /* A new deadline for all communicators. Local. */
 void tri_world_set_timeout(struct tri_world *w, int64_t timeout_ms);
 /* Collective. Accepts NULL. */

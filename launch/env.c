@@ -139,9 +139,5 @@ void tri_env_abort(int code)
 
 void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms)
 {
-    struct tri_comm *comms[] = {env->world->control, env->world->exchange, env->world->io};
-
-    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
-        if (comms[i] != NULL)
-            comms[i]->timeout_ms = timeout_ms;
+    tri_world_set_timeout(env->world, timeout_ms);
 }

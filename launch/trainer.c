@@ -155,9 +155,7 @@ void tri_trainer_destroy(struct tri_trainer *t)
 
 static uint64_t bytes_sent(const struct tri_trainer *t)
 {
-    const struct tri_comm *c = t->job->world != NULL ? t->job->world->exchange : NULL;
-
-    return c != NULL && c->ops->bytes_sent != NULL ? c->ops->bytes_sent(c) : 0;
+    return t->job->world != NULL ? tri_world_exchange_bytes(t->job->world) : 0;
 }
 
 /* Largest resident set of a rank. Collective. */

@@ -30,6 +30,30 @@ tri_status tri_comm_allreduce(struct tri_comm *c, void *buf, int64_t count, enum
     return c != NULL ? c->ops->allreduce(c, buf, count, dtype, op, fixed_tree) : TRI_OK;
 }
 
+tri_status tri_comm_reduce_scatter(struct tri_comm *c, void *buf, int64_t count,
+                                   enum tri_dtype dtype, int slices, bool fixed_tree)
+{
+    return c != NULL ? c->ops->reduce_scatter(c, buf, count, dtype, slices, fixed_tree) : TRI_OK;
+}
+
+tri_status tri_comm_gather_slices(struct tri_comm *c, void *buf, int64_t count,
+                                  enum tri_dtype dtype, int slices)
+{
+    return c != NULL ? c->ops->gather_slices(c, buf, count, dtype, slices) : TRI_OK;
+}
+
+void tri_comm_slice(int64_t count, int slices, int i, int64_t *first, int64_t *n)
+{
+    int64_t units = (count + TRI_SLICE_ALIGN - 1) / TRI_SLICE_ALIGN;
+    int64_t each = units / slices, rest = units % slices;
+    int64_t begin = (i * each + (i < rest ? i : rest)) * TRI_SLICE_ALIGN;
+    int64_t end = begin + (each + (i < rest ? 1 : 0)) * TRI_SLICE_ALIGN;
+
+    *first = i < slices && begin < count ? begin : count;
+    end = i < slices && end < count ? end : count;
+    *n = end - *first;
+}
+
 tri_status tri_comm_broadcast(struct tri_comm *c, void *buf, size_t bytes, int root)
 {
     return c != NULL ? c->ops->broadcast(c, buf, bytes, root) : TRI_OK;

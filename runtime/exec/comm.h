@@ -32,6 +32,15 @@ struct tri_comm_ops {
      * sum in f32. Mandatory. */
     tri_status (*allreduce)(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
                             enum tri_reduce op, bool fixed_tree);
+    /* The two halves of a sum, in place over count elements that are cut by tri_comm_slice; slice i
+     * belongs to rank i, ranks from `slices` (1..size) on own nothing. After reduce_scatter a
+     * rank's slice holds the sum over all ranks, in the order that allreduce would take, and the
+     * rest is undefined and must be left alone until the next call. gather_slices hands each slice
+     * to all ranks. */
+    tri_status (*reduce_scatter)(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
+                                 int slices, bool fixed_tree);
+    tri_status (*gather_slices)(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
+                                int slices);
     tri_status (*broadcast)(struct tri_comm *c, void *buf, size_t bytes, int root);
     /* recv holds size * bytes, in rank order. */
     tri_status (*allgather)(struct tri_comm *c, const void *send, size_t bytes, void *recv);
@@ -48,6 +57,10 @@ struct tri_comm_ops {
 /* Forwarders; a NULL communicator is the world of one rank. */
 tri_status tri_comm_allreduce(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
                               enum tri_reduce op, bool fixed_tree) TRI_CHECKED;
+tri_status tri_comm_reduce_scatter(struct tri_comm *c, void *buf, int64_t count,
+                                   enum tri_dtype dtype, int slices, bool fixed_tree) TRI_CHECKED;
+tri_status tri_comm_gather_slices(struct tri_comm *c, void *buf, int64_t count,
+                                  enum tri_dtype dtype, int slices) TRI_CHECKED;
 tri_status tri_comm_broadcast(struct tri_comm *c, void *buf, size_t bytes, int root) TRI_CHECKED;
 tri_status tri_comm_allgather(struct tri_comm *c, const void *send, size_t bytes,
                               void *recv) TRI_CHECKED;
@@ -55,6 +68,12 @@ tri_status tri_comm_barrier(struct tri_comm *c) TRI_CHECKED;
 int tri_comm_rank(const struct tri_comm *c);
 int tri_comm_size(const struct tri_comm *c);
 void tri_comm_destroy(struct tri_comm *c);
+
+enum { TRI_SLICE_ALIGN = 16 }; /* elements: borders of slices are multiples, a cache line of f32 */
+
+/* Slice i of `slices` of count elements: [*first, *first + *n). Nearly equal, the larger ones
+ * first; i >= slices: empty. Local. */
+void tri_comm_slice(int64_t count, int slices, int i, int64_t *first, int64_t *n);
 
 /* The one way to share a failure: every rank passes its own status and leaves with the worst; the
  * lowest failing rank's message becomes every rank's message (prefixed "rank R on HOST: " when R is

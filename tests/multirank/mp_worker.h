@@ -13,6 +13,7 @@ struct mp_case {
 extern const struct mp_case mp_checkpoint_cases[];
 extern const struct mp_case mp_comm_cases[];
 extern const struct mp_case mp_exchange_cases[];
+extern const struct mp_case mp_level_cases[];
 
 #define MP_CHECK(cond, ...)                                                                        \
     do {                                                                                           \

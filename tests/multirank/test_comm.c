@@ -63,6 +63,22 @@ Test(comm, too_little_shared_memory_means_messages)
     expect_good("no_room", 3);
 }
 
+Test(comm, slices_are_summed_and_spread)
+{
+    static const int ranks[] = {1, 2, 3, 4};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+        expect_good("slices", ranks[i]);
+}
+
+Test(comm, sums_by_levels_are_those_over_all_ranks)
+{
+    expect_good("topology", 5);
+    expect_good("levels", 5);
+    expect_good("levels", 4);
+    expect_good("levels", 1);
+}
+
 Test(comm, world_has_its_communicators)
 {
     expect_good("world", 1);

@@ -4,6 +4,7 @@
 #include "collectives/rounds.h"
 #include "collectives/simulate.h"
 #include "runtime/core/memory.h"
+#include "runtime/exec/comm.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -119,6 +120,63 @@ Test(rounds, reduce_scatter_leaves_block_r_on_rank_r)
         }
         close_field(&f);
     }
+}
+
+static void check_slices(int size, int slices, int64_t count)
+{
+    struct field f;
+    int64_t wrong = 0;
+
+    open_field(&f, size, count);
+    for (int r = 0; r < size; r++)
+        cr_assert_eq(tri_rounds_scatter_slices(r, size, slices, count, &f.plan[r]), TRI_OK);
+    run_field(&f);
+    for (int r = 0; r < size; r++) {
+        int64_t first, n;
+
+        tri_comm_slice(count, slices, r, &first, &n);
+        for (int64_t i = 0; i < count; i++) /* what is not owned may hold anything */
+            f.data[r][i] = i >= first && i < first + n ? f.data[r][i] : -1;
+        tri_rounds_finish(&f.plan[r]);
+        cr_assert_eq(tri_rounds_gather_slices(r, size, slices, count, &f.plan[r]), TRI_OK);
+    }
+    run_field(&f);
+    for (int r = 0; r < size; r++)
+        for (int64_t i = 0; i < count; i++)
+            wrong += f.data[r][i] != total(size, i);
+    cr_assert_eq(wrong, 0, "size %d slices %d count %lld: %lld elements", size, slices,
+                 (long long)count, (long long)wrong);
+    close_field(&f);
+}
+
+Test(rounds, slices_are_summed_and_spread)
+{
+    for (int size = 1; size <= MAX_RANKS; size++)
+        for (int slices = 1; slices <= size; slices += slices < 4 || slices == size - 1 ? 1 : 7)
+            for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+                check_slices(size, slices, counts[k]);
+    check_slices(5, 2, 1000003);
+}
+
+Test(slices, cover_everything_once_at_cache_lines)
+{
+    static const int64_t sizes[] = {0, 1, 15, 16, 17, 31, 33, 1000, 1000003, 5000000000};
+
+    for (int slices = 1; slices <= MAX_RANKS; slices++)
+        for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+            int64_t next = 0, first, n, longest;
+
+            tri_comm_slice(sizes[k], slices, 0, &first, &longest);
+            for (int i = 0; i < slices; i++) {
+                tri_comm_slice(sizes[k], slices, i, &first, &n);
+                cr_assert(first == next && n >= 0 && n <= longest);
+                cr_assert(n == 0 || first % TRI_SLICE_ALIGN == 0);
+                next = first + n;
+            }
+            cr_assert_eq(next, sizes[k]);
+            tri_comm_slice(sizes[k], slices, slices, &first, &n);
+            cr_assert(first == sizes[k] && n == 0);
+        }
 }
 
 Test(rounds, allgather_and_broadcast_reach_everybody)
