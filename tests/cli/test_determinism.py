@@ -1,7 +1,7 @@
 """run.deterministic: 1, 2, 4 and 8 ranks give the same text of loss, norm and hash; repeats and resumes too."""
 import numpy as np
 
-from harness import equal, run_tests
+from harness import close, equal, run_tests
 
 KEYS = ("step", "updates", "loss", "grad_norm", "lr", "weights_hash")
 
@@ -73,6 +73,21 @@ def test_overlap_and_buckets_do_not_matter(t):
     equal(train(t, base, "off", 4), want, "4 ranks without overlap")
     base["gradient"] = dict(clip_norm=0.5, bucket_bytes=5000)
     equal(train(t, base, "small", 2), want, "2 ranks with small buckets")
+
+
+def test_dropout_is_keyed_by_sample(t):
+    base = gpt(t)
+    t.data(attrs=dict(vocab=23), train=dict(tokens=np.tile(np.arange(16, dtype="i4"), 4)[:33]))  # two equal samples
+    base["optimizer"] = dict(name="sgd", lr=0)
+    base["model"]["dropout"] = 0.5
+    loss = {}
+    for batch, grain in ((1, 1), (2, 1), (2, 2)):
+        base["data"].update(batch=batch, grain=grain, shuffle=False)
+        train(t, base, f"run-{batch}-{grain}", 1, "run.eval_every=0", steps=2)
+        loss[batch, grain] = [m["loss"] for m in t.metrics(f"run-{batch}-{grain}")]
+    close(loss[2, 1], loss[2, 2], 1e-6)  # however the batch is cut
+    assert abs(loss[2, 1][0] - loss[1, 1][0]) > 1e-4, f"both samples have the same mask: {loss}"
+    assert abs(loss[2, 1][0] - loss[2, 1][1]) > 1e-4, f"both steps have the same masks: {loss}"
 
 
 def test_grain_by_hand(t):
