@@ -135,7 +135,7 @@ static bool finished(const struct train *t)
 static int failed(struct train *t, tri_status st, bool running)
 {
     bool shared =
-        running ? t->trainer->shared_failure : st != TRI_ERR_COMM && st != TRI_ERR_TIMEOUT;
+        (!running || t->trainer->shared_failure) && st != TRI_ERR_COMM && st != TRI_ERR_TIMEOUT;
     struct tri_comm *comm = t->env.world != NULL ? t->env.world->control : NULL;
     int code = running ? TRI_EXIT_FAILED : TRI_EXIT_REFUSED;
 

@@ -30,6 +30,7 @@ struct tri_trainer {
     struct tri_feed feed;
     struct tri_evaluator *evaluator; /* NULL: no validation data or no evaluation */
     struct tri_saver *saver;         /* checkpoint.async; else NULL */
+    int64_t saved_step;              /* of the save that is running */
     struct tri_metrics *metrics;     /* rank 0 */
     struct tri_progress *progress;   /* rank 0 */
     const double *scalars;           /* OUTPUT of a step */
@@ -67,8 +68,7 @@ tri_status tri_trainer_finish_save(struct tri_trainer *t) TRI_CHECKED;
 void tri_trainer_restore(struct tri_progress_state *state, const struct tri_checkpoint *c);
 /* Evaluates; *improved: the value of checkpoint.best got better. Collective. */
 tri_status tri_trainer_evaluate(struct tri_trainer *t, bool *improved) TRI_CHECKED;
-/* Makes the faults of debug.inject that belong to `where` (checkpoint or eval) at the current step.
- * Local. */
-void tri_trainer_inject(const struct tri_trainer *t, int where);
+/* Makes the faults of debug.inject that belong to `where` (checkpoint or eval) at `step`. Local. */
+void tri_trainer_inject(const struct tri_trainer *t, int where, int64_t step);
 
 #endif

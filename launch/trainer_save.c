@@ -9,21 +9,22 @@
 /* --- faults on purpose
  * ------------------------------------------------------------------------------ */
 
-void tri_trainer_inject(const struct tri_trainer *t, int where)
+void tri_trainer_inject(const struct tri_trainer *t, int where, int64_t step)
 {
     const struct tri_opt_records *list = &t->job->cfg->debug.inject;
     const struct tri_fault_options *f = list->v;
 
     for (size_t i = 0; i < list->count; i++)
-        if (f[i].where == where && f[i].step == t->state.step &&
-            f[i].rank == tri_comm_rank(t->comm))
+        if (f[i].where == where && f[i].step == step && f[i].rank == tri_comm_rank(t->comm))
             tri_inject_process((enum tri_inject_what)f[i].what, (int)f[i].ms, (int)f[i].code);
 }
 
 static tri_status probe(void *arg, enum tri_checkpoint_phase phase)
 {
+    const struct tri_trainer *t = arg;
+
     if (phase == TRI_CHECKPOINT_WRITE)
-        tri_trainer_inject(arg, TRI_FAULT_CHECKPOINT);
+        tri_trainer_inject(t, TRI_FAULT_CHECKPOINT, t->saved_step);
     return TRI_OK;
 }
 
@@ -57,9 +58,14 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
                                        .best = best,
                                        .probe = probe,
                                        .probe_arg = t};
+    tri_status st = TRI_OK;
 
     if (t->root && t->metrics != NULL)
-        TRI_TRY(tri_metrics_flush(t->metrics));
+        st = tri_metrics_flush(t->metrics);
+    TRI_TRY(tri_comm_agree(t->comm, st));
+    if (t->saver != NULL)
+        TRI_TRY(tri_saver_wait(t->saver)); /* before saved_step, which its thread reads */
+    t->saved_step = s->step;
     return t->saver != NULL ? tri_saver_begin(t->saver, &save)
                             : tri_checkpoint_save(t->comm, &save);
 }
@@ -119,7 +125,7 @@ tri_status tri_trainer_evaluate(struct tri_trainer *t, bool *improved)
     struct tri_eval_metrics m;
     double value;
 
-    tri_trainer_inject(t, TRI_FAULT_EVAL);
+    tri_trainer_inject(t, TRI_FAULT_EVAL, t->state.step);
     TRI_TRY(tri_evaluate(t->evaluator, NULL, &m));
     if (t->root)
         TRI_TRY(report(t, &m));
