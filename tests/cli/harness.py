@@ -87,6 +87,16 @@ class Case:
             err.seek(0)
             return Result(rc, out.read(), err.read())
 
+    def preload(self, name, code):
+        """A library for LD_PRELOAD from C text; returns the environment that loads it."""
+        with open(self.path(name + ".c"), "w") as f:
+            f.write(code)
+        made = subprocess.run(["cc", "-shared", "-fPIC", "-o", self.path(name + ".so"), f.name, "-ldl"],
+                              capture_output=True, text=True)
+        if made.returncode != 0:
+            raise Skip(f"no C compiler for a preloaded library: {made.stderr.strip()}")
+        return {"LD_PRELOAD": self.path(name + ".so")}
+
     def train(self, config, *args, ranks=1, **kw):
         return self.run("train", config, *args, ranks=ranks, **kw)
 

@@ -1,10 +1,9 @@
 """Data as users bring it: few samples, many ranks, locks, damaged files, every layout of the contract (cases F01 to F04)."""
 import fcntl
 import os
-import subprocess
 import time
 
-from harness import Skip, close, equal, h5py, np, run_tests
+from harness import close, equal, h5py, np, run_tests
 
 LINEAR = {"name": "mlp", "hidden": []}
 GPT = {"name": "gpt", "layers": 1, "heads": 2, "width": 8, "context": 8}
@@ -20,17 +19,6 @@ def still(t, path, *, batch, steps=1, model=None, data=None, **more):
 def constant(t, n):
     """One input 1, targets 0 .. n-1, weight 0 and bias 0: the loss of sample i is i*i."""
     return t.values(np.ones(n), np.arange(n)), t.weights({"layers.0.weight": [[0.0]], "layers.0.bias": [0.0]})
-
-
-def preload(t, name, code):
-    """A library for LD_PRELOAD; returns the environment that loads it."""
-    with open(t.path(name + ".c"), "w") as f:
-        f.write(code)
-    made = subprocess.run(["cc", "-shared", "-fPIC", "-o", t.path(name + ".so"), t.path(name + ".c"), "-ldl"],
-                          capture_output=True, text=True)
-    if made.returncode != 0:
-        raise Skip(f"no C compiler for a preloaded library: {made.stderr.strip()}")
-    return {"LD_PRELOAD": t.path(name + ".so")}
 
 
 def refused(t, config, ranks, *texts, env=None, more=()):
@@ -186,7 +174,7 @@ NO_LOCKS = """
 
 def test_f03c_locks_not_supported(t):
     path, config = small(t)
-    env = preload(t, "nolock", NO_LOCKS)
+    env = t.preload("nolock", NO_LOCKS)
     t.train(config, ranks=2, env=env).expect(0, path, "without a lock", "gives no locks")
     assert len(t.metrics()) == 2
     t.run("checkpoint", "verify", t.path("run")).expect(0)
@@ -223,7 +211,7 @@ OPEN_FAILS = """
 
 def test_f03d_only_rank_2_cannot_read(t):
     path, config = small(t)
-    refused(t, config, 4, "rank 2 on", path, "No locks available", env=preload(t, "open", OPEN_FAILS))
+    refused(t, config, 4, "rank 2 on", path, "No locks available", env=t.preload("open", OPEN_FAILS))
 
 
 # --- F04: bad files -----------------------------------------------------------------------------------------
