@@ -40,6 +40,7 @@ struct comm_mpi {
     char *name;
     char (*host)[HOST_BYTES]; /* of each rank */
     size_t chunk;             /* largest message */
+    tri_rounds_make *forced;  /* algorithm of all sums; NULL: by size */
     MPI_Request *request;     /* under way; completed ones are MPI_REQUEST_NULL */
     int *request_peer;
     int *finished; /* work array of MPI_Testsome */
@@ -254,8 +255,12 @@ static tri_status check_usable(const struct comm_mpi *m, const char *what)
 }
 
 /* The algorithm for a segment. The choice depends on what all ranks know. */
-static tri_rounds_make *choose(int size, int64_t count, size_t elem)
+static tri_rounds_make *choose(const struct comm_mpi *m, int64_t count, size_t elem)
 {
+    int size = m->base.size;
+
+    if (m->forced != NULL)
+        return m->forced;
     if ((size_t)count * elem <= SMALL_BYTES)
         return tri_rounds_doubling;
     return (size & (size - 1)) == 0 ? tri_rounds_halving : tri_rounds_ring;
@@ -310,8 +315,7 @@ static tri_status allreduce_mpi(struct tri_comm *c, void *buf, int64_t count, en
         const struct tri_rounds *plan;
         void *data;
 
-        TRI_TRY(
-            find_plan(m, (struct cached){.make = choose(c->size, now, elem), .count = now}, &plan));
+        TRI_TRY(find_plan(m, (struct cached){.make = choose(m, now, elem), .count = now}, &plan));
         TRI_TRY(widen(m, part, now, dtype, &data));
         TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "allreduce"));
         if (data != part)
@@ -488,4 +492,10 @@ void tri_comm_mpi_set_chunk(struct tri_comm *c, size_t bytes)
 {
     TRI_ASSERT(c->ops == &mpi_ops && bytes > 0 && bytes <= CHUNK_BYTES);
     self_of(c)->chunk = bytes;
+}
+
+void tri_comm_mpi_set_algorithm(struct tri_comm *c, tri_rounds_make *make)
+{
+    TRI_ASSERT(c->ops == &mpi_ops);
+    self_of(c)->forced = make;
 }

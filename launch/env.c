@@ -141,3 +141,11 @@ void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms)
 {
     tri_world_set_timeout(env->world, timeout_ms);
 }
+
+const void *tri_env_mpi_comm(void)
+{
+    static MPI_Comm world;
+
+    world = MPI_COMM_WORLD;
+    return &world;
+}

@@ -49,6 +49,8 @@ tri_status tri_env_check_ranks(int needed, int size, const char *layout) TRI_CHE
  * failure MPI may have started: call tri_env_finish in every case. The program's own arguments are
  * not touched. Collective. */
 tri_status tri_env_init(struct tri_env *env) TRI_CHECKED;
+/* The MPI_Comm of all ranks, for communicators beside the world's. Local. */
+const void *tri_env_mpi_comm(void);
 /* Deadline of every call on the job's communicators. Same on all ranks. Local. */
 void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms);
 /* Ends MPI in order. Collective. */

@@ -36,7 +36,7 @@ static const struct tri_command command_data = {
 
 static const struct tri_command *const commands[] = {
     &tri_command_train, &tri_command_eval, &tri_command_generate, &command_checkpoint,
-    &command_data,      &tri_command_plan, &tri_command_config,
+    &command_data,      &tri_command_plan, &tri_command_config,   &tri_command_bench,
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -1,0 +1,89 @@
+/* See bench.h. */
+#include "launch/bench.h"
+
+#include "runtime/checkpoint/files.h"
+#include "runtime/exec/simulate.h"
+#include "runtime/kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+tri_status tri_bench_limits(struct tri_comm *comm, int threads, struct tri_bench_limits *out)
+{
+    struct tri_costs costs = {0};
+    double sum[2];
+
+    TRI_TRY(tri_comm_barrier(comm));
+    TRI_TRY(tri_comm_agree(comm, tri_costs_measure(tri_kernels_cpu, threads, &costs)));
+    sum[0] = costs.flops_per_s;
+    sum[1] = costs.bytes_per_s;
+    TRI_TRY(tri_comm_allreduce(comm, sum, 2, TRI_F64, TRI_REDUCE_SUM, false));
+    *out = (struct tri_bench_limits){.flops_per_s = sum[0], .bytes_per_s = sum[1]};
+    return TRI_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+void tri_bench_sort(double *times, int n, double *best, double *median)
+{
+    qsort(times, (size_t)n, sizeof(times[0]), compare_times);
+    *best = times[0];
+    *median = times[n / 2];
+}
+
+/* The processor's name as the kernel tells it, or "unknown". */
+static void find_cpu(char *out, size_t bytes)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+
+    (void)snprintf(out, bytes, "unknown");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        const char *name = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) != 0 || name == NULL)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(out, bytes, "%s", name + 2);
+        break;
+    }
+    if (f != NULL)
+        (void)fclose(f);
+}
+
+void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_world *world,
+                     int threads)
+{
+    const struct tri_topology *t = world != NULL ? &world->topology : NULL;
+    char cpu[128], now[32];
+    time_t seconds = time(NULL);
+    struct tm utc;
+
+    find_cpu(cpu, sizeof(cpu));
+    (void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    tri_text_printf(json, "{\"benchmark\": \"%s\", \"version\": \"%s\", \"cpu\": ", name,
+                    TRI_VERSION);
+    tri_text_json_string(json, cpu);
+    tri_text_printf(json, ", \"cores\": %ld, \"ranks\": %d, \"nodes\": %d, \"threads\": %d",
+                    sysconf(_SC_NPROCESSORS_ONLN), t != NULL ? t->size : 1,
+                    t != NULL ? t->nodes : 1, threads);
+    tri_text_printf(json, ", \"time\": \"%s\"", now);
+}
+
+tri_status tri_bench_write(const struct tri_comm *comm, const char *path,
+                           const struct tri_text *json)
+{
+    if (path == NULL || tri_comm_rank(comm) != 0)
+        return TRI_OK;
+    if (json->failed)
+        return tri_fail(TRI_ERR_NOMEM, "bench: the result does not fit into memory");
+    return tri_write_file(path, json->data, json->len);
+}

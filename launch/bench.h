@@ -1,0 +1,34 @@
+/* What the benchmarks of `trireme bench` share: their table, limits of this machine, the text of a
+ * result. */
+#ifndef TRI_LAUNCH_BENCH_H
+#define TRI_LAUNCH_BENCH_H
+
+#include "launch/command.h"
+#include "launch/env.h"
+#include "runtime/core/text.h"
+
+/* One of `trireme bench NAME`. argv[0] is NAME; returns the exit code. */
+extern const struct tri_command tri_bench_allreduce, tri_bench_kernels, tri_bench_step;
+
+/* Measured on all ranks at once, each with `threads` threads, and summed over them: operations a
+ * second of the best square product (N = 768 and 1536) and bytes a second of a triad. comm NULL:
+ * this process alone. Collective. */
+struct tri_bench_limits {
+    double flops_per_s, bytes_per_s;
+};
+tri_status tri_bench_limits(struct tri_comm *comm, int threads,
+                            struct tri_bench_limits *out) TRI_CHECKED;
+
+/* Sorts the n times; best and median. n >= 1. Local. */
+void tri_bench_sort(double *times, int n, double *best, double *median);
+
+/* Opens the object of a result: "benchmark", "version", "cpu", "cores", "ranks", "nodes",
+ * "threads", "time"; the caller appends its own members behind a comma and the closing brace.
+ * world NULL: one rank. Local. */
+void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_world *world,
+                     int threads);
+/* Writes the text to `path` on rank 0 of comm; NULL: nowhere. Local. */
+tri_status tri_bench_write(const struct tri_comm *comm, const char *path,
+                           const struct tri_text *json) TRI_CHECKED;
+
+#endif

@@ -1,0 +1,356 @@
+/* trireme bench kernels: every kernel that steps of GPT-2 124M and ResNet-50 run, once for each
+ * signature, over memory of its own.
+ *
+ * The programs are compiled as for training (GPT-2 with dropout, ResNet-50 with momentum), for
+ * evaluation and for generation, which says which shapes and fusions really occur. A line's share
+ * of the limit is that of the roofline model: the longer of its operations over a square product
+ * and its bytes over a triad, as part of the time measured. */
+#include "launch/bench.h"
+
+#include "launch/compile.h"
+#include "launch/config.h"
+#include "runtime/core/log.h"
+#include "runtime/core/memory.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ARGS = 64, MIN_RUNS = 3, MAX_RUNS = 200, PROGRAMS = 3, INDEX_MODULUS = 997 };
+static const int64_t MEASURE_NS = 60000000; /* of each kernel, warm-up not counted */
+
+struct bench {
+    const char *op; /* NULL: all */
+    int threads;
+    struct tri_bench_limits limits;
+    struct tri_text json;
+    int lines;
+    bool seen[TRI_OP_COUNT];
+};
+
+/* A model whose shapes are measured. */
+struct subject {
+    const char *name, *yaml;
+    struct tri_data_shape data;
+    bool generates;
+};
+
+static const struct subject subjects[] = {
+    {.name = "gpt2-124m",
+     .yaml = "{model: {name: gpt, preset: 124M, dropout: 0.1}, optimizer: {name: adamw}, "
+             "data: {path: none, batch: 2}, run: {steps: 1}}",
+     .data = {.task = TRI_TASK_LANGUAGE, .grain = 2, .sequence = 256, .vocab = 50257},
+     .generates = true},
+    {.name = "resnet-50",
+     .yaml = "{model: {name: resnet, preset: resnet50}, optimizer: {name: sgd, momentum: 0.9}, "
+             "data: {path: none, batch: 8}, run: {steps: 1}}",
+     .data = {.task = TRI_TASK_CLASSES,
+              .grain = 8,
+              .classes = 1000,
+              .x = {.ndim = 3, .dim = {224, 224, 3}}}}};
+
+/* --- memory of a kernel
+ * ----------------------------------------------------------------------------- */
+
+/* Floats near one, 64-bit counters zero, and small positive integers: ids, classes, offsets. */
+static void fill(void *buf, const struct tri_value *v)
+{
+    int64_t n = tri_shape_count(&v->shape);
+
+    memset(buf, v->dtype == TRI_U8 ? 1 : 0, tri_value_bytes(v));
+    if (v->dtype == TRI_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)buf)[i] = 0.5f + (float)(i % INDEX_MODULUS) / INDEX_MODULUS;
+    if (v->dtype == TRI_F64)
+        for (int64_t i = 0; i < n; i++)
+            ((double *)buf)[i] = 1;
+    if (v->dtype == TRI_I32)
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)buf)[i] = (int32_t)(n == 1 ? 1 : (i * 31) % INDEX_MODULUS);
+}
+
+/* Memory of each argument; an output that must lie in an input's memory shares it. */
+static tri_status make_args(const struct tri_graph *g, const struct tri_op *op,
+                            void *memory[MAX_ARGS], void *arg[MAX_ARGS])
+{
+    for (int k = 0; k < op->nin + op->nout; k++) {
+        tri_vid v = k < op->nin ? op->in[k] : op->out[k - op->nin];
+        int input = 0;
+
+        if (v == TRI_NONE)
+            continue;
+        if (k >= op->nin && tri_op_info(op->kind)->alias != NULL &&
+            tri_op_info(op->kind)->alias(g, op, k - op->nin, &input) == TRI_ALIAS_MUST) {
+            arg[k] = arg[input];
+            continue;
+        }
+        memory[k] = arg[k] = tri_alloc_aligned(tri_value_bytes(&g->value[v]), "benchmark");
+        if (arg[k] == NULL)
+            return tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate the arguments of '%s'",
+                            tri_op_name(op->kind));
+        fill(arg[k], &g->value[v]);
+    }
+    return TRI_OK;
+}
+
+/* --- one line
+ * --------------------------------------------------------------------------------------- */
+
+static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *args,
+                              double *best_s, double *median_s)
+{
+    double times[MAX_RUNS];
+    int64_t total = 0;
+    int n = 0;
+
+    TRI_TRY(k->ops->run(k, args));
+    while (n < MAX_RUNS && (n < MIN_RUNS || total < MEASURE_NS)) {
+        int64_t begin = tri_now_ns(), time;
+
+        TRI_TRY(k->ops->run(k, args));
+        time = tri_now_ns() - begin;
+        total += time;
+        times[n++] = (double)time * 1e-9;
+    }
+    tri_bench_sort(times, n, best_s, median_s);
+    return TRI_OK;
+}
+
+/* "2x256x768 768x3072", the arguments that are there. */
+static void describe(const struct tri_graph *g, const struct tri_op *op, struct tri_text *out)
+{
+    const char *gap = "";
+
+    for (int k = 0; k < op->nin && k < 2; k++) {
+        const struct tri_shape *s = op->in[k] != TRI_NONE ? &g->value[op->in[k]].shape : NULL;
+
+        for (int d = 0; s != NULL && d < s->ndim; d++)
+            tri_text_printf(out, "%s%lld", d > 0 ? "x" : gap, (long long)s->dim[d]);
+        gap = " ";
+    }
+}
+
+static void print_line(struct bench *b, const struct subject *s, const struct tri_program *p,
+                       const struct tri_instr *in, double best_s, double median_s)
+{
+    const struct tri_op *op = &p->graph->op[in->op];
+    const char *kernel = p->kernel[in->kernel]->ops->name;
+    struct tri_text shapes = {0};
+    double flops, bytes, share;
+
+    tri_plan_cost(p, in, &flops, &bytes);
+    share = fmax(flops / b->limits.flops_per_s, bytes / b->limits.bytes_per_s) / best_s;
+    describe(p->graph, op, &shapes);
+    printf("%-10s %-19s %-22s %-30s %10.1f %8.1f %7.1f %6.1f\n", s->name, tri_op_name(op->kind),
+           kernel, shapes.data != NULL ? shapes.data : "", best_s * 1e6, flops / best_s * 1e-9,
+           bytes / best_s * 1e-9, 100 * share);
+    (void)fflush(stdout);
+    tri_text_printf(&b->json,
+                    "%s\n  {\"model\": \"%s\", \"op\": \"%s\", \"kernel\": \"%s\", \"shapes\": "
+                    "\"%s\", \"best_us\": %.3f, \"median_us\": %.3f, \"flops\": %.0f, \"bytes\": "
+                    "%.0f, \"of_limit\": %.4f}",
+                    b->lines++ > 0 ? "," : "", s->name, tri_op_name(op->kind), kernel,
+                    shapes.data != NULL ? shapes.data : "", best_s * 1e6, median_s * 1e6, flops,
+                    bytes, share);
+    tri_text_finish(&shapes);
+}
+
+static tri_status measure_instr(struct bench *b, const struct subject *s,
+                                const struct tri_program *p, const struct tri_instr *in)
+{
+    const struct tri_op *op = &p->graph->op[in->op];
+    const struct tri_kernel *k = p->kernel[in->kernel];
+    void *memory[MAX_ARGS] = {NULL}, *arg[MAX_ARGS] = {NULL}, *scratch = NULL;
+    double best, median;
+    tri_status st;
+
+    if (op->nin + op->nout > MAX_ARGS)
+        return TRI_OK; /* bookkeeping over lists of values: microseconds */
+    TRI_TRY_GOTO(st, make_args(p->graph, op, memory, arg), free_all);
+    scratch = tri_alloc_aligned(k->scratch_bytes + TRI_ALIGN_BYTES, "scratch");
+    if (scratch == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate %zu bytes", k->scratch_bytes);
+    if (st == TRI_OK)
+        st = time_kernel(
+            k, &(struct tri_kernel_args){.in = arg, .out = arg + op->nin, .scratch = scratch},
+            &best, &median);
+    if (st == TRI_OK)
+        print_line(b, s, p, in, best, median);
+
+free_all:
+    for (int i = 0; i < MAX_ARGS; i++)
+        tri_free(memory[i]);
+    tri_free(scratch);
+    return st;
+}
+
+/* The first instruction of each kernel of the program; ops that an earlier program had are left
+ * out of `others`. */
+static tri_status measure_program(struct bench *b, const struct subject *s,
+                                  const struct tri_program *p, bool others)
+{
+    bool *done = tri_calloc((size_t)p->nkernel + 1, sizeof(*done), "benchmark");
+    bool before[TRI_OP_COUNT];
+    tri_status st = TRI_OK;
+
+    if (done == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "bench: cannot list %d kernels", p->nkernel);
+    memcpy(before, b->seen, sizeof(before));
+    for (int i = 0; st == TRI_OK && i < p->ninstr; i++) {
+        const struct tri_instr *in = &p->instr[i];
+        enum tri_op_kind kind = p->graph->op[in->op].kind;
+
+        if (in->kernel == TRI_NONE || done[in->kernel] || (others && before[kind]))
+            continue;
+        done[in->kernel] = true;
+        b->seen[kind] = true;
+        if (tri_kernels_cpu[kind] != NULL &&
+            (b->op == NULL || strcmp(b->op, tri_op_name(kind)) == 0))
+            st = measure_instr(b, s, p, in);
+    }
+    tri_free(done);
+    return st;
+}
+
+/* --- a model
+ * ---------------------------------------------------------------------------------------- */
+
+/* The programs of a model: training, evaluation, and one new position of generation. */
+static tri_status compile(const struct bench *b, const struct subject *s,
+                          const struct tri_config *cfg, struct tri_layout *layout,
+                          struct tri_program *program[PROGRAMS])
+{
+    struct tri_model_dims dims;
+    struct tri_group_rules groups = tri_group_rules_make(&cfg->optimizer);
+    struct tri_compile_spec spec = {.dims = &dims,
+                                    .data = &s->data,
+                                    .mesh = tri_mesh_data(1, 0),
+                                    .threads = b->threads,
+                                    .kernels = tri_kernels_cpu,
+                                    .groups = &groups,
+                                    .exchange = {.bucket_bytes = 1 << 20}};
+
+    TRI_TRY(tri_model_resolve(&cfg->model, &s->data, &dims));
+    TRI_TRY(tri_grains_make(&spec.mesh, s->data.grain, s->data.grain, false, &spec.grains));
+    spec.update = tri_update_spec_make(&cfg->optimizer, &cfg->schedule, 1, 1);
+    TRI_TRY(tri_compile_train(&spec, layout, NULL, &program[0]));
+    TRI_TRY(tri_compile_eval(&spec, layout, &program[1]));
+    return s->generates ? tri_compile_generate(&spec, 1, layout, &program[2]) : TRI_OK;
+}
+
+static tri_status measure_subject(struct bench *b, const struct subject *s)
+{
+    struct tri_program *program[PROGRAMS] = {NULL};
+    struct tri_layout *layout = NULL;
+    struct tri_config *cfg = NULL;
+    tri_status st;
+
+    TRI_TRY(tri_config_load_text(s->name, s->yaml, NULL, 0, &cfg));
+    st = tri_config_check(cfg);
+    if (st == TRI_OK)
+        st = tri_layout_create(&layout);
+    if (st == TRI_OK)
+        st = compile(b, s, cfg, layout, program);
+    for (int i = 0; st == TRI_OK && i < PROGRAMS; i++)
+        if (program[i] != NULL)
+            st = measure_program(b, s, program[i], i > 0);
+    for (int i = 0; i < PROGRAMS; i++)
+        tri_program_destroy(program[i]);
+    tri_layout_destroy(layout);
+    tri_config_destroy(cfg);
+    return st;
+}
+
+/* Slots of the table that no program above has. */
+static void print_rest(const struct bench *b)
+{
+    const char *gap = "in the table, but not in these models: ";
+
+    for (int k = 0; k < TRI_OP_COUNT; k++)
+        if (tri_kernels_cpu[k] != NULL && !b->seen[k]) {
+            printf("%s%s", gap, tri_op_name((enum tri_op_kind)k));
+            gap = ", ";
+        }
+    if (strcmp(gap, ", ") == 0)
+        printf("\n");
+}
+
+static tri_status run_all(struct bench *b, const char *json)
+{
+    tri_status st = TRI_OK;
+
+    omp_set_num_threads(b->threads);
+    TRI_TRY(tri_bench_limits(NULL, b->threads, &b->limits));
+    printf("limits with %d thread%s: %.1f GFLOP/s square product, %.1f GB/s triad\n", b->threads,
+           b->threads == 1 ? "" : "s", b->limits.flops_per_s * 1e-9, b->limits.bytes_per_s * 1e-9);
+    printf("%-10s %-19s %-22s %-30s %10s %8s %7s %6s\n", "model", "op", "kernel", "shapes",
+           "time us", "GFLOP/s", "GB/s", "limit%");
+    tri_bench_begin(&b->json, "kernels", NULL, b->threads);
+    tri_text_printf(&b->json,
+                    ",\n \"product_flops_per_s\": %.4g, \"triad_bytes_per_s\": %.4g, \"lines\": [",
+                    b->limits.flops_per_s, b->limits.bytes_per_s);
+    for (size_t i = 0; st == TRI_OK && i < sizeof(subjects) / sizeof(subjects[0]); i++)
+        st = measure_subject(b, &subjects[i]);
+    TRI_TRY(st);
+    if (b->op == NULL)
+        print_rest(b);
+    else if (b->lines == 0)
+        return tri_fail(TRI_ERR_USAGE, "--op: these models run no kernel '%s'", b->op);
+    tri_text_printf(&b->json, "]}\n");
+    return tri_bench_write(NULL, json, &b->json);
+}
+
+static tri_status choose_threads(const char *text, int *out)
+{
+    struct tri_env_settings env;
+    char *end;
+    long n;
+
+    tri_env_read_settings(&env);
+    *out = env.threads > 0 ? env.threads : omp_get_num_procs();
+    if (text == NULL)
+        return TRI_OK;
+    n = strtol(text, &end, 10);
+    if (*end != '\0' || n < 1 || n > 1024)
+        return tri_fail(TRI_ERR_USAGE, "--threads: '%s' is not a number from 1 to 1024", text);
+    *out = (int)n;
+    return TRI_OK;
+}
+
+static int run_kernels(const struct tri_command *self, int argc, char **argv)
+{
+    struct bench b = {0};
+    const char *threads = NULL, *json = NULL;
+    const struct tri_flag flags[] = {{"op", &b.op}, {"threads", &threads}, {"json", &json}};
+    struct tri_arguments a;
+    tri_status st = tri_arguments_parse(argc, argv, flags, 3, 0, &a);
+
+    if (st == TRI_OK && a.help) {
+        printf("%s", self->help);
+        tri_free(a.pair);
+        return TRI_EXIT_DONE;
+    }
+    if (st == TRI_OK && a.npairs > 0)
+        st = tri_fail(TRI_ERR_USAGE, "bench kernels: '%s' is no option", a.pair[0]);
+    if (st == TRI_OK)
+        st = choose_threads(threads, &b.threads);
+    if (st == TRI_OK)
+        st = run_all(&b, json);
+    tri_text_finish(&b.json);
+    tri_free(a.pair);
+    return tri_command_refuse(st);
+}
+
+const struct tri_command tri_bench_kernels = {
+    .name = "kernels",
+    .help = "usage: trireme bench kernels [--op NAME] [--threads N] [--json FILE]\n\n"
+            "Times every kernel of the CPU table over the shapes that GPT-2 124M (2 sequences of "
+            "256) and ResNet-50 (8 images of\n"
+            "224 x 224) need, each once a signature: best time, GFLOP/s, GB/s of inputs and "
+            "outputs, and the share of the\n"
+            "limit (square product or triad of the same run, whichever allows less). --op: one "
+            "kind, as `matmul`.\n",
+    .run = run_kernels,
+};
