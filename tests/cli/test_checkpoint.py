@@ -200,7 +200,7 @@ def test_g02_disk_full(t):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", t.path("disk")], capture_output=True).returncode != 0:
         raise Skip("a tmpfs cannot be mounted here")
     try:
-        config = mlp(t, steps=20, every=10, hidden=(1000,), run={"dir": t.path("disk", "run")})
+        config = mlp(t, steps=20, every=10, hidden=(1000,), run={"dir": t.path("disk", "run"), "eval_every": 0})
         t.train(config, f"run.dir={t.path('straight')}", ranks=2).expect(0)
         for short in (0, 60, 130, 160):  # KiB that are free for step 20, which takes 168
             shutil.rmtree(t.path("disk", "run"), ignore_errors=True)
