@@ -8,6 +8,9 @@ static tri_status resolve_mlp(struct tri_model_dims *d, const struct tri_data_sh
         return tri_fail(
             TRI_ERR_USAGE,
             "model 'mlp' needs images or values, the data holds tokens (use model.name: gpt)");
+    if (d->preset[0] != '\0')
+        return tri_fail(TRI_ERR_USAGE, "model.preset: '%s' is unknown for mlp, which has none",
+                        d->preset);
     return d->outputs > 0 ? TRI_OK
                           : tri_fail(TRI_ERR_USAGE, "model 'mlp': the data has no outputs");
 }

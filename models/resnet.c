@@ -34,15 +34,17 @@ static const struct depth *find_depth(const char *preset)
     return NULL;
 }
 
-/* By preset, else by depth, else by the size of the image. */
+/* By depth, else by preset, else by the size of the image. */
 static const struct depth *find_net(const struct tri_model_dims *d, int64_t height)
 {
-    if (d->preset[0] != '\0')
-        return find_depth(d->preset);
     for (size_t i = 0; d->depth > 0 && i < sizeof(depths) / sizeof(depths[0]); i++)
         if (depths[i].depth == d->depth)
             return &depths[i];
-    return d->depth > 0 ? NULL : find_depth(height < SMALL_IMAGE ? "resnet20" : "resnet50");
+    if (d->depth > 0)
+        return NULL;
+    if (d->preset[0] != '\0')
+        return find_depth(d->preset);
+    return find_depth(height < SMALL_IMAGE ? "resnet20" : "resnet50");
 }
 
 static tri_status resolve_resnet(struct tri_model_dims *d, const struct tri_data_shape *data)
@@ -51,17 +53,17 @@ static tri_status resolve_resnet(struct tri_model_dims *d, const struct tri_data
 
     if (data->task != TRI_TASK_CLASSES || data->x.ndim != 3)
         return tri_fail(TRI_ERR_USAGE, "model 'resnet' needs a dataset of images and labels");
-    net = find_net(d, data->x.dim[0]);
-    if (net == NULL && d->depth > 0)
-        return tri_fail(TRI_ERR_USAGE,
-                        "model.depth: %d is unknown for resnet (20, 32, 56, 18, 50, 101, 152)",
-                        d->depth);
-    if (net == NULL)
+    if (d->preset[0] != '\0' && find_depth(d->preset) == NULL)
         return tri_fail(
             TRI_ERR_USAGE,
             "model.preset: '%s' is unknown for resnet (resnet20, resnet32, resnet56, resnet18, "
             "resnet50, resnet101, resnet152)",
             d->preset);
+    net = find_net(d, data->x.dim[0]);
+    if (net == NULL)
+        return tri_fail(TRI_ERR_USAGE,
+                        "model.depth: %d is unknown for resnet (20, 32, 56, 18, 50, 101, 152)",
+                        d->depth);
     d->depth = net->depth;
     d->width = d->width > 0 ? d->width : net->width;
     d->preset = net->preset;
