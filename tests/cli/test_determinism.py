@@ -75,6 +75,14 @@ def test_overlap_and_buckets_do_not_matter(t):
     equal(train(t, base, "small", 2), want, "2 ranks with small buckets")
 
 
+def test_two_threads_on_1_and_2_ranks(t):
+    for make in (gpt, resnet):
+        base = make(t)
+        name = base["model"]["name"]
+        want = train(t, base, f"{name}-1", 1, "run.threads=2")
+        equal(train(t, base, f"{name}-2", 2, "run.threads=2"), want, f"{name} on 2 ranks of 2 threads")
+
+
 def test_dropout_is_keyed_by_sample(t):
     base = gpt(t)
     t.data(attrs=dict(vocab=23), train=dict(tokens=np.tile(np.arange(16, dtype="i4"), 4)[:33]))  # two equal samples

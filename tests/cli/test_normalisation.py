@@ -104,7 +104,7 @@ def test_a02_window_of_zero_grains_is_refused(t):
     base = by_hand(t, [1.0] * 4)
     for wrong in ("data.grain=0", "data.batch=0", "data.grain=3"):
         config = t.config(run=dict(steps=1), data=dict(path="data.h5", batch=4), **base)
-        t.train(config, wrong).expect(2, "grain" if "grain" in wrong else "batch")
+        t.train(config, wrong, ranks=0).expect(2, "grain" if "grain" in wrong else "batch")
 
 
 def test_a03_sum_is_reduced_once(t):

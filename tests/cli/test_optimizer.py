@@ -89,6 +89,21 @@ def test_b04_skipped_steps_do_not_move_the_schedule(t):
                 assert len(found) == 8 and max(found) == 0, found
 
 
+def test_b04_bad_value_of_any_kind_skips_on_all_ranks(t):
+    t.classes(64, dim=4, classes=3)
+    last = dict(parameter="layers.1.bias", index=2, grain=1)
+    faults = [dict(rank=1, step=2, where="forward", what="nan"), dict(rank=0, step=4, where="exchange", what="inf"),
+              dict(rank=1, step=5, where="backward", what="nan", **last), dict(rank=1, step=7, where="exchange", what="nan", **last)]
+    config = t.config(run=dict(steps=9, eval_every=0), model=dict(name="mlp", hidden=[5]), data=data(8, grain=2),
+                      optimizer=dict(name="sgd", lr=0.1), debug=dict(hash_every=1, inject=faults))
+    t.train(config, ranks=2).expect(0)
+    m = t.metrics()
+    equal([x["skipped"] for x in m], [0, 1, 0, 1, 1, 0, 1, 0, 0], "skipped")
+    equal([x["loss"] is None for x in m], [x["step"] == 2 for x in m], "steps whose loss is not finite")
+    for a, b in zip(m, m[1:]):
+        assert (a["weights_hash"] == b["weights_hash"]) == bool(b["skipped"]), (a, b)
+
+
 def test_b04_bias_correction_counts_updates(t):
     # the first applied AdamW update moves each weight by lr, whatever was skipped before
     model = by_hand(t, [[3, 4]])
@@ -193,7 +208,7 @@ def test_groups_have_rates_of_their_own(t):
         assert "param/layers.0.weight" in f
     config = t.config(run=dict(dir=t.path("bad"), steps=1), model=dict(name="mlp", hidden=[3]), data=data(4),
                       optimizer=dict(name="sgd", groups=[dict(match="layers.7.*", lr=1)]))
-    t.train(config).expect(2, "layers.7.*")
+    t.train(config, ranks=0).expect(2, "layers.7.*")
 
 
 # --- the rules themselves ------------------------------------------------------------------------------
