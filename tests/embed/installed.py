@@ -90,6 +90,24 @@ def check_own_model(at):
     said = [at.run(ranks, program) for ranks in (1, 2, 4)]
     if not said[0].startswith("loss ") or len(set(said)) != 1:
         yield f"ranks 1, 2, 4 said {said}"
+    # The largest parameter has 1024 bytes: a bucket of one element, around that size, and of more than the model.
+    said += [at.run(2, program, f"gradient.bucket_bytes={size}") for size in (4, 1023, 1024, 1025, 1 << 24)]
+    if len(set(said)) != 1:
+        yield f"buckets change the result: {said}"
+
+
+def check_refusals(at):
+    """a run with a bad or an unequal setting ends on all ranks and says why"""
+    program = at.program("own_model")
+    for text, command in (("bucket_bytes", [program, "gradient.bucket_bytes=0"]),
+                          ("settings of the run", [program, "run.seed=1", ":", "-n", "1", program, "run.seed=2"])):
+        try:
+            at.run(1, *command)
+        except RuntimeError as why:
+            if text not in str(why):
+                yield f"{command[1:]}: {why}"
+        else:
+            yield f"{command[1:]} was accepted"
 
 
 def check_exchange(at):

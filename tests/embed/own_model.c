@@ -1,7 +1,7 @@
 /* A model of this program's own, built and trained on the installed headers: a regression net with
  * a residual layer learns a function of three numbers.
  *
- *     mpirun -n N own_model
+ *     mpirun -n N own_model [key=value]
  *
  * Prints the loss of the first and the last step and the hash of the weights, the same for N = 1,
  * 2 and 4, since the run is deterministic. */
@@ -51,9 +51,9 @@ static tri_status train(struct tri_run *run, double *first, double *last)
     return TRI_OK;
 }
 
-static tri_status run_all(MPI_Comm comm, int rank)
+static tri_status run_all(MPI_Comm comm, int rank, const char *setting)
 {
-    const char *settings[] = {"optimizer.lr=0.01", "run.deterministic=true", NULL};
+    const char *settings[] = {"optimizer.lr=0.01", "run.deterministic=true", setting, NULL};
     struct tri_run_spec spec = {
         .mpi_comm = &comm, .batch = BATCH, .grain = GRAIN, .settings = settings};
     struct tri_graph *g;
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (run_all(MPI_COMM_WORLD, rank) != TRI_OK) {
+    if (run_all(MPI_COMM_WORLD, rank, argc > 1 ? argv[1] : NULL) != TRI_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, tri_error_text());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
