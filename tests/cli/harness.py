@@ -65,11 +65,15 @@ class Case:
             json.dump(sections, f, indent=1)
         return self.path(name)
 
-    def run(self, *args, ranks=0, env=None, timeout=120, prefix=()):
-        """trireme args...; under mpirun when ranks > 0. Exit code 124: it hung."""
+    def run(self, *args, ranks=0, env=None, timeout=120, prefix=(), outer=()):
+        """trireme args...; under mpirun when ranks > 0. Exit code 124: it hung.
+
+        prefix runs the program on each rank, outer runs all of it.
+        """
         cmd = list(prefix) + [PROGRAM] + [str(a) for a in args]
         if ranks > 0:
             cmd = ["mpirun", "-n", str(ranks), "--bind-to", "none"] + cmd
+        cmd = list(outer) + cmd
         full = dict(os.environ, **ENV)
         full.update(env or {})
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

@@ -1,4 +1,6 @@
 """run.deterministic: 1, 2, 4 and 8 ranks give the same text of loss, norm and hash; repeats and resumes too."""
+import json
+
 import numpy as np
 
 from harness import close, equal, run_tests
@@ -64,6 +66,19 @@ def test_checkpoints_hold_the_same_bits(t):
             assert a[name][...].tobytes() == b[name][...].tobytes(), f"{name} differs"
     diff = [t.path(f"run-{r}", "checkpoints", "step-00000006") for r in (1, 4)]
     t.run("checkpoint", "diff", *diff).expect(0)
+
+
+def test_evaluation_is_the_same_on_all_ranks(t):
+    for make in (gpt, resnet):
+        base = make(t)
+        name = base["model"]["name"]
+        train(t, base, name, 1)
+        want = json.dumps(t.evals(name)[-1]["eval"])
+        config = t.config(run=dict(dir=t.path("unused"), steps=7, deterministic=True, threads=1), **base)
+        for ranks in (1, 2, 8):
+            r = t.run("eval", config, "--checkpoint", t.path(name), ranks=ranks).expect(0)
+            printed, = [json.loads(line) for line in r.out.splitlines() if line.startswith("{")]
+            assert json.dumps(printed["eval"]) == want, f"{name} on {ranks} ranks: {printed}, in training {want}"
 
 
 def test_overlap_and_buckets_do_not_matter(t):

@@ -1,9 +1,10 @@
 """The exchange of gradients as whole runs: buckets, overlap, ranks that come late, what is counted and traced."""
 import json
+import subprocess
 
 import numpy as np
 
-from harness import close, equal, run_tests
+from harness import Skip, close, equal, run_tests
 
 KEYS = ("step", "loss", "grad_norm", "weights_hash")
 
@@ -19,12 +20,13 @@ def odd_model(t):
     return dict(model=dict(name="mlp", hidden=[5, 1, 3, 16]), optimizer=dict(name="adamw", lr=0.01))
 
 
-def run(t, base, ranks, name, steps=6, batch=16, exact=False, inject=(), trace=None, **gradient):
+def run(t, base, ranks, name, steps=6, batch=16, exact=False, inject=(), trace=None, outer=(), **gradient):
     """Trains and returns the texts of loss, norm and hash of each step."""
     config = t.config(run=dict(dir=t.path(name), steps=steps, eval_every=0, deterministic=exact),
                       data=dict(path="data.h5", batch=batch), gradient=dict(clip_norm=0.5, **gradient),
                       debug=dict(hash_every=1, inject=list(inject)), telemetry=dict(trace_step=3), **base)
-    t.train(config, *(["--trace", trace] if trace else []), ranks=ranks).expect(0)
+    t.train(config, *(["--trace", trace] if trace else []), ranks=ranks, outer=outer,
+            env={"OMPI_MCA_btl_vader_backing_directory": t.dir} if outer else None).expect(0)
     return t.texts(*KEYS, run=name)
 
 
@@ -128,6 +130,20 @@ def test_trace_holds_one_step_of_all_ranks(t):
         # forward, loss, joint decision; nothing is decided before the last bucket is there
         assert named(found, "matmul")[0]["ts"] < named(found, "softmax_xent")[0]["ts"] < named(found, "control")[0]["ts"]
         assert max(e["end"] for e in named(found, "allreduce")) <= named(found, "control")[0]["ts"] + 0.01
+
+
+def test_messages_give_the_bits_of_shared_memory(t):
+    # a name space of its own, where /dev/shm has no room
+    outer = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=16k tmpfs /dev/shm && exec "$0" "$@"']
+    if subprocess.run(outer + ["true"], stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:
+        raise Skip("cannot mount here")
+    base = odd_model(t)
+    for ranks in (2, 4):
+        late = [sleep(1, 2, "backward", 40), sleep(0, 4, "exchange", 40)]
+        want = run(t, base, ranks, f"memory-{ranks}", exact=True)
+        for size in (64, 10**6):
+            got = run(t, base, ranks, f"messages-{ranks}-{size}", exact=True, inject=late, outer=outer, bucket_bytes=size)
+            equal(got, want, f"{ranks} ranks with messages, buckets of {size} bytes")
 
 
 def test_comm_bytes_follow_from_the_plan(t):
