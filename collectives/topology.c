@@ -3,6 +3,7 @@
 
 #include "runtime/core/memory.h"
 
+#include <limits.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -83,8 +84,8 @@ tri_status tri_topology_pretend(struct tri_topology *t, const int64_t *ranks, si
     int64_t sum = 0;
     int next = 0;
 
-    for (size_t n = 0; n < nodes; n++)
-        sum += ranks[n] < t->size ? ranks[n] : t->size;
+    for (size_t n = 0; n < nodes && sum <= t->size; n++)
+        sum += ranks[n] < INT_MAX ? ranks[n] : INT_MAX;
     if (sum != t->size)
         return tri_fail(TRI_ERR_USAGE, "'debug.nodes' holds %lld ranks, there are %d",
                         (long long)sum, t->size);

@@ -97,6 +97,13 @@ tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm)
                          &w->inter);
 }
 
+void tri_world_drop_levels(struct tri_world *w)
+{
+    tri_comm_destroy(w->inter);
+    tri_comm_destroy(w->intra);
+    w->inter = w->intra = NULL;
+}
+
 uint64_t tri_world_exchange_bytes(const struct tri_world *w)
 {
     const struct tri_comm *comms[] = {w->exchange, w->intra, w->inter};
@@ -122,8 +129,7 @@ void tri_world_destroy(struct tri_world *w)
     if (w == NULL)
         return;
     tri_comm_destroy(w->io);
-    tri_comm_destroy(w->inter);
-    tri_comm_destroy(w->intra);
+    tri_world_drop_levels(w);
     tri_comm_destroy(w->exchange);
     tri_comm_destroy(w->control);
     tri_topology_finish(&w->topology);

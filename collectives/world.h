@@ -32,6 +32,8 @@ tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cf
 /* Connects the levels of the topology (w->intra, w->inter), from the same mpi_comm and with the
  * deadline of w->exchange. At most once. Collective. */
 tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm) TRI_CHECKED;
+/* Disconnects them again. Collective. */
+void tri_world_drop_levels(struct tri_world *w);
 /* Bytes that this rank has sent for gradients, over all levels. Local. */
 uint64_t tri_world_exchange_bytes(const struct tri_world *w);
 /* A new deadline for all communicators. Local. */

@@ -92,7 +92,7 @@ tri_status tri_env_init(struct tri_env *env)
 {
     struct tri_env_settings settings;
     struct tri_env_launcher launcher;
-    MPI_Comm world = MPI_COMM_WORLD;
+    static MPI_Comm world;
     int granted = MPI_THREAD_SINGLE;
     bool stale = false;
     int64_t first;
@@ -102,6 +102,8 @@ tri_status tri_env_init(struct tri_env *env)
     tri_env_read_launcher(&launcher);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted) != MPI_SUCCESS)
         return tri_fail(TRI_ERR_COMM, "MPI cannot be initialised");
+    world = MPI_COMM_WORLD;
+    env->mpi_comm = &world;
     (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &env->rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &env->size);

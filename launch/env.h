@@ -10,6 +10,7 @@
 
 struct tri_env {
     struct tri_world *world; /* owned */
+    const void *mpi_comm;    /* an MPI_Comm *: all ranks; NULL before tri_env_init */
     int rank, size;
     bool thread_multiple; /* engine and I/O threads may call MPI */
 };

@@ -8,6 +8,7 @@
 #include "data/tokenizer.h"
 #include "launch/compile.h"
 #include "launch/config.h"
+#include "launch/hierarchy.h"
 #include "runtime/checkpoint/checkpoint.h"
 
 /* Settings that a checkpoint must share with the run that loads it. */
@@ -24,6 +25,7 @@ struct tri_job {
     struct tri_compile_spec spec; /* points into this struct */
     struct tri_group_rules groups;
     struct tri_injection faults[64];
+    struct tri_level_costs level_costs;
     int64_t steps_per_epoch, total_steps;
     struct tri_checkpoint_field field[TRI_JOB_FIELDS];
     int nfield;

@@ -3,6 +3,7 @@
 
 #include "collectives/topology.h"
 #include "launch/env.h"
+#include "launch/hierarchy.h"
 #include "launch/options_run.h"
 #include "launch/session.h"
 #include "launch/threads.h"
@@ -210,6 +211,23 @@ static tri_status connect(struct tri_run *run, const struct tri_run_spec *spec)
     return TRI_OK;
 }
 
+/* Collective. */
+static tri_status choose_hierarchy(struct tri_run *run, const void *mpi_comm)
+{
+    struct tri_level_costs costs = {.known = false};
+
+    if (run->world == NULL)
+        return TRI_OK;
+    return tri_hierarchy_choose(run->world, mpi_comm, run->set.gradient.hierarchy, &costs,
+                                &run->spec.exchange);
+}
+
+static tri_status agree(const struct tri_run *run)
+{
+    return tri_plan_agree(run->session.train, control(run),
+                          run->world != NULL ? run->world->inter : NULL);
+}
+
 tri_status tri_run_create(const struct tri_run_spec *spec, struct tri_graph *grain,
                           struct tri_run **out)
 {
@@ -223,8 +241,9 @@ tri_status tri_run_create(const struct tri_run_spec *spec, struct tri_graph *gra
     TRI_TRY_GOTO(st, connect(run, spec), destroy_grain);
     TRI_TRY_GOTO(st, choose_threads(run), destroy_grain);
     TRI_TRY_GOTO(st, tri_comm_agree(control(run), fill_spec(run, spec)), destroy_grain);
+    TRI_TRY_GOTO(st, choose_hierarchy(run, spec->mpi_comm), destroy_grain);
     TRI_TRY_GOTO(st, tri_comm_agree(control(run), compile_here(run, spec, grain)), destroy_run);
-    TRI_TRY_GOTO(st, tri_plan_agree(run->session.train, control(run)), destroy_run);
+    TRI_TRY_GOTO(st, agree(run), destroy_run);
     TRI_TRY_GOTO(st, tri_comm_agree(control(run), tri_session_start(&run->session, run->world)),
                  destroy_run);
     start_values(run, spec->grain);

@@ -85,9 +85,13 @@ void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor
 
 static tri_status create_execs(struct tri_session *s, const struct tri_world *world)
 {
-    struct tri_comm *comms[TRI_AXIS_COUNT] = {0};
+    struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT] = {{NULL}};
 
-    comms[TRI_AXIS_DATA] = world != NULL ? world->exchange : NULL;
+    if (world != NULL) {
+        comms[TRI_AXIS_DATA][TRI_LEVEL_ALL] = world->exchange;
+        comms[TRI_AXIS_DATA][TRI_LEVEL_INTRA] = world->intra;
+        comms[TRI_AXIS_DATA][TRI_LEVEL_INTER] = world->inter;
+    }
     if (s->train != NULL)
         TRI_TRY(tri_exec_create(s->train, &s->memory, comms, &s->train_exec));
     if (s->eval != NULL)
@@ -102,7 +106,9 @@ tri_status tri_session_start(struct tri_session *s, const struct tri_world *worl
 {
     struct tri_program *p[MAX_PROGRAMS];
     int n = list_programs(s, p);
-    struct tri_comm *exchange = world != NULL ? world->exchange : NULL;
+    struct tri_comm *exchange = world == NULL          ? NULL
+                                : world->intra != NULL ? world->intra
+                                                       : world->exchange;
     tri_status st;
 
     TRI_TRY_GOTO(st, tri_memory_create(&s->memory, s->layout, p, n, exchange), finish);

@@ -31,6 +31,8 @@ static tri_status probe(void *arg, enum tri_checkpoint_phase phase)
 /* --- checkpoints
  * ------------------------------------------------------------------------------------ */
 
+enum { ITEMS = 6 }; /* of progress, in each checkpoint */
+
 static struct tri_checkpoint_item integer(const char *key, int64_t v)
 {
     return (struct tri_checkpoint_item){.key = key, .integer = v};
@@ -40,7 +42,7 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
 {
     const struct tri_config *cfg = t->job->cfg;
     const struct tri_progress_state *s = &t->state;
-    struct tri_checkpoint_item item[] = {
+    struct tri_checkpoint_item item[ITEMS + TRI_LEVEL_ITEMS] = {
         integer("updates", s->updates),   integer("samples", s->samples),
         integer("tokens", s->tokens),     integer("threads", t->job->spec.threads),
         integer("has_best", s->has_best), {.key = "best", .real = true, .value = s->best},
@@ -50,7 +52,7 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
                                        .tensor = t->session->tensor,
                                        .ntensor = t->session->ntensor,
                                        .item = item,
-                                       .nitem = (int)(sizeof(item) / sizeof(item[0])),
+                                       .nitem = ITEMS,
                                        .field = t->job->field,
                                        .nfield = t->job->nfield,
                                        .config = t->config_text,
@@ -60,6 +62,10 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
                                        .probe_arg = t};
     tri_status st = TRI_OK;
 
+    if (t->job->level_costs.known) {
+        tri_level_costs_save(&t->job->level_costs, item + ITEMS);
+        save.nitem += TRI_LEVEL_ITEMS;
+    }
     if (t->root && t->metrics != NULL)
         st = tri_metrics_flush(t->metrics);
     TRI_TRY(tri_comm_agree(t->comm, st));

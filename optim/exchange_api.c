@@ -58,6 +58,9 @@ struct tri_exchange {
 static tri_status read_options(struct tri_exchange *x, const char *cfg)
 {
     TRI_TRY(tri_gradient_options_parse(cfg, &x->options));
+    if (x->options.hierarchy == TRI_HIERARCHY_TWO_LEVEL)
+        return tri_fail(TRI_ERR_USAGE, "'gradient.hierarchy' two_level is not available yet for "
+                                       "the exchange of a program: auto and flat are");
     if (x->options.clip_norm > 0)
         return tri_fail(
             TRI_ERR_USAGE,

@@ -5,6 +5,7 @@
 #include "optim/exchange_pass.h"
 
 #include "runtime/core/memory.h"
+#include "runtime/exec/comm.h"
 
 #include <stdlib.h>
 
@@ -49,11 +50,42 @@ static int bucket_length(const struct tri_graph *g, const struct ready *r, int n
     return len;
 }
 
+static tri_vid append_collective(struct tri_graph *g, enum tri_op_kind kind, const char *name,
+                                 tri_vid x, const struct tri_attr_comm *comm)
+{
+    struct tri_attrs attrs = {.comm = *comm};
+
+    return tri_graph_op1(g, kind, name, &x, 1, &attrs);
+}
+
+/* The sum of a flat bucket over all data ranks. */
+static tri_vid append_reduction(struct tri_graph *g, const char *name, tri_vid flat,
+                                const struct tri_exchange_spec *spec)
+{
+    struct tri_attr_comm all = {.axis = TRI_AXIS_DATA, .fixed_tree = spec->fixed_tree};
+    struct tri_attr_comm intra = all, inter = all;
+    tri_vid x = flat;
+
+    if (spec->slices == 0 || flat == TRI_NONE)
+        return append_collective(g, TRI_OP_ALLREDUCE, name, flat, &all);
+    intra.level = TRI_LEVEL_INTRA;
+    intra.slices = spec->slices;
+    inter.level = TRI_LEVEL_INTER;
+    tri_comm_slice(tri_shape_count(&g->value[flat].shape), spec->slices, spec->local_rank,
+                   &inter.first, &inter.count);
+    x = append_collective(g, TRI_OP_REDUCE_SCATTER, tri_pool_printf(&g->pool, "%s.scatter", name),
+                          x, &intra);
+    if (inter.count > 0 && x != TRI_NONE)
+        x = append_collective(g, TRI_OP_ALLREDUCE, tri_pool_printf(&g->pool, "%s.inter", name), x,
+                              &inter);
+    return append_collective(g, TRI_OP_ALLGATHER, tri_pool_printf(&g->pool, "%s.gather", name), x,
+                             &intra);
+}
+
 /* Appends pack, reduction and views of one bucket; the views replace the sums' values. */
 static void append_bucket(struct tri_graph *g, const struct ready *r, int len, int number,
                           const struct tri_exchange_spec *spec, tri_vid *parts)
 {
-    struct tri_attrs comm = {.comm = {.axis = TRI_AXIS_DATA, .fixed_tree = spec->fixed_tree}};
     const char *name = tri_pool_printf(&g->pool, "bucket.%d", number);
     size_t elem = tri_dtype_bytes(g->value[g->sum[r[0].sum].value].dtype);
     size_t offset = 0;
@@ -62,7 +94,7 @@ static void append_bucket(struct tri_graph *g, const struct ready *r, int len, i
     for (int i = 0; i < len; i++)
         parts[i] = g->sum[r[i].sum].value;
     flat = tri_graph_op1(g, TRI_OP_PACK, name, parts, len, NULL);
-    reduced = tri_graph_op1(g, TRI_OP_ALLREDUCE, name, &flat, 1, &comm);
+    reduced = append_reduction(g, name, flat, spec);
     for (int i = 0; i < len && reduced != TRI_NONE; i++) {
         const struct tri_value *part = &g->value[parts[i]];
         struct tri_attrs view = {
@@ -102,7 +134,7 @@ static tri_status append_buckets(struct tri_graph *g, struct ready *r,
 tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
                              const struct tri_exchange_spec *spec)
 {
-    size_t max_ops = (size_t)g->nop + 3 * (size_t)g->nsum;
+    size_t max_ops = (size_t)g->nop + 5 * (size_t)g->nsum;
     struct ready *r;
     int64_t *key;
     tri_status st = TRI_OK;

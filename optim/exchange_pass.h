@@ -11,6 +11,8 @@
 struct tri_exchange_spec {
     int64_t bucket_bytes; /* > 0; a gradient larger than this gets a bucket of its own */
     bool fixed_tree;      /* sum ranks by the binary tree of deterministic runs */
+    int slices;           /* > 0: in two levels, cut by so many ranks of each node; 0: flat */
+    int local_rank;       /* this rank's among those of its node: the slice that it owns */
 };
 
 /* What section gradient says; buckets of TRI_BUCKET_BYTES where it leaves their size open. Local.
@@ -21,8 +23,10 @@ struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_option
 /* Packs the totals in g->sum, in the order in which they become ready, into flat buckets of one
  * dtype each (the first of at most TRI_FIRST_BUCKET_BYTES, so that the exchange starts early), puts
  * an ALLREDUCE over the data axis right behind the op that completes a bucket, and replaces each
- * sum's value by its view of the reduced bucket. With one data rank nothing changes. Same on all
- * ranks: g, spec. */
+ * sum's value by its view of the reduced bucket. In two levels the reduction is REDUCE_SCATTER
+ * inside the node, ALLREDUCE of the slice between nodes on the ranks that own one, ALLGATHER inside
+ * the node. With one data rank nothing changes. Same on all
+ * ranks: g, spec but local_rank. */
 tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
                              const struct tri_exchange_spec *spec) TRI_CHECKED;
 

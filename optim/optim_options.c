@@ -75,7 +75,9 @@ const struct tri_opt tri_gradient_rows[] = {
     {"gradient.overlap", TRI_OPT_BOOL, AT(overlap), "true", NULL,
      "exchange gradients while backward goes on", NULL},
     {"gradient.hierarchy", TRI_OPT_ENUM, AT(hierarchy), "auto", "auto|flat|two_level",
-     "flat reduces over all ranks at once, two_level inside nodes first (not available yet)", NULL},
+     "flat reduces over all ranks at once, two_level inside nodes first, then between them; auto "
+     "takes what is faster",
+     NULL},
     {"gradient.compress.name", TRI_OPT_ENUM, AT(compress.name), "none", COMPRESSORS,
      "compression of exchanged gradients (only none yet)", NULL},
     {"gradient.compress.ratio", TRI_OPT_DOUBLE, AT(compress.ratio), "0.01", "(0, 1]",
@@ -150,9 +152,6 @@ tri_status tri_gradient_options_check(const struct tri_gradient_options *g)
     if (g->bucket_mb != (double)TRI_OPT_AUTO && g->bucket_mb * 1048576.0 < 1.0)
         return tri_fail(TRI_ERR_USAGE, "'gradient.bucket_mb' %g is less than one byte",
                         g->bucket_mb);
-    if (g->hierarchy == TRI_HIERARCHY_TWO_LEVEL)
-        return tri_fail(TRI_ERR_USAGE, "'gradient.hierarchy' two_level is not available yet: auto "
-                                       "and flat are");
     if (g->compress.name != TRI_COMPRESS_NONE)
         return tri_fail(TRI_ERR_USAGE,
                         "'gradient.compress.name' %s is not available yet: only none is",

@@ -9,6 +9,17 @@
 
 #include <string.h>
 
+static tri_status run_collective(const struct tri_exec_item *it)
+{
+    if (it->collective == TRI_OP_REDUCE_SCATTER)
+        return tri_comm_reduce_scatter(it->comm, it->buf, it->count, it->dtype, it->slices,
+                                       it->fixed_tree);
+    if (it->collective == TRI_OP_ALLGATHER)
+        return tri_comm_gather_slices(it->comm, it->buf, it->count, it->dtype, it->slices);
+    return tri_comm_allreduce(it->comm, it->buf, it->count, it->dtype, TRI_REDUCE_SUM,
+                              it->fixed_tree);
+}
+
 static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item *it, uint32_t step)
 {
     struct tri_exec *x = s->x;
@@ -22,8 +33,7 @@ static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].begin_ns = tri_now_ns();
-    TRI_TRY(tri_comm_allreduce(it->comm, it->buf, it->count, it->dtype, TRI_REDUCE_SUM,
-                               it->fixed_tree));
+    TRI_TRY(run_collective(it));
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].end_ns = tri_now_ns();

@@ -33,8 +33,25 @@ static size_t count_arguments(const struct tri_program *p)
     return n;
 }
 
+static void resolve_collective(const struct tri_exec *x, const struct tri_op *op,
+                               struct tri_comm *comm, struct tri_exec_item *it)
+{
+    const struct tri_value *v = &x->program->graph->value[op->in[0]];
+    const struct tri_attr_comm *attr = &op->attrs.comm;
+    unsigned char *buf = address(x, op->in[0]);
+
+    it->comm = tri_comm_size(comm) > 1 ? comm : NULL;
+    it->collective = op->kind;
+    it->dtype = v->dtype;
+    it->buf = buf != NULL ? buf + (size_t)attr->first * tri_dtype_bytes(v->dtype) : NULL;
+    it->count = attr->count > 0 ? attr->count : tri_shape_count(&v->shape);
+    it->slices = attr->slices;
+    it->fixed_tree = attr->fixed_tree;
+}
+
 /* Resolves instruction i into `it`; its arguments go to *pointers, which moves behind them. */
-static void resolve(struct tri_exec *x, int32_t i, struct tri_comm *const comms[TRI_AXIS_COUNT],
+static void resolve(struct tri_exec *x, int32_t i,
+                    struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT],
                     struct tri_exec_item *it, void ***pointers)
 {
     const struct tri_program *p = x->program;
@@ -62,16 +79,10 @@ static void resolve(struct tri_exec *x, int32_t i, struct tri_comm *const comms[
             it->args.scratch = x->memory->base[TRI_ARENA_STEP] + in->scratch_offset;
         return;
     }
-    it->comm = comms[op->attrs.comm.axis];
-    if (tri_comm_size(it->comm) == 1)
-        it->comm = NULL;
-    it->buf = args[0];
-    it->count = tri_shape_count(&p->graph->value[op->in[0]].shape);
-    it->dtype = p->graph->value[op->in[0]].dtype;
-    it->fixed_tree = op->attrs.comm.fixed_tree;
+    resolve_collective(x, op, comms[op->attrs.comm.axis][op->attrs.comm.level], it);
 }
 
-static void resolve_all(struct tri_exec *x, struct tri_comm *const comms[TRI_AXIS_COUNT])
+static void resolve_all(struct tri_exec *x, struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT])
 {
     const struct tri_program *p = x->program;
     struct tri_exec_item *item = x->items;
@@ -100,7 +111,8 @@ static tri_status check_memory(const struct tri_program *p, const struct tri_mem
 }
 
 tri_status tri_exec_create(struct tri_program *program, struct tri_memory *memory,
-                           struct tri_comm *const comms[TRI_AXIS_COUNT], struct tri_exec **out)
+                           struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT],
+                           struct tri_exec **out)
 {
     tri_status st = TRI_OK;
     struct tri_exec *x;

@@ -42,10 +42,11 @@ struct tri_exec_span { /* one instruction in a trace */
 
 struct tri_exec;
 
-/* Comms by axis, borrowed; only those that the program uses must be there. Starts engine threads
+/* Comms by axis and level, borrowed; only those that the program uses must be there, each used by
+ * one engine alone (ALL and INTRA by the first, INTER by the second). Starts engine threads
  * when the program has collectives. Local. */
 tri_status tri_exec_create(struct tri_program *program, struct tri_memory *memory,
-                           struct tri_comm *const comms[TRI_AXIS_COUNT],
+                           struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT],
                            struct tri_exec **out) TRI_CHECKED;
 void tri_exec_destroy(struct tri_exec *x);
 

@@ -22,9 +22,11 @@ struct tri_exec_item {
     struct tri_kernel *kernel; /* compute stream */
     struct tri_kernel_args args;
     struct tri_comm *comm; /* other streams; NULL: nobody to exchange with */
+    enum tri_op_kind collective;
     void *buf;
     int64_t count;
     enum tri_dtype dtype;
+    int slices;
     bool fixed_tree;
 };
 

@@ -100,7 +100,13 @@ struct tri_op;
  *   VIEW              flat -> part = flat at attrs.view.offset elements
  *  collectives
  *   ALLREDUCE         x -> y = x
- *                       sum over attrs.comm.axis
+ *                       sum over attrs.comm.axis; with comm.count > 0 of elements [first, first +
+ *                       count) alone, the rest stays
+ *   REDUCE_SCATTER    x -> y = x
+ *                       each rank's slice of x (comm.slices, tri_comm_slice) becomes the sum; the
+ *                       rest of y is undefined
+ *   ALLGATHER         x -> y = x
+ *                       each rank's slice goes to all ranks
  *  step
  *   STEP_BEGIN        counters -> counters' = counters
  *                       step + 1
@@ -154,6 +160,8 @@ struct tri_op;
     X(PACK, "pack")                                                                                \
     X(VIEW, "view")                                                                                \
     X(ALLREDUCE, "allreduce")                                                                      \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(ALLGATHER, "allgather")                                                                      \
     X(STEP_BEGIN, "step_begin")                                                                    \
     X(SUMSQ, "sumsq")                                                                              \
     X(CONTROL, "control")                                                                          \
@@ -227,6 +235,10 @@ enum tri_axis {
     TRI_AXIS_COUNT
 };
 
+/* Which ranks of an axis take part: all, those of this rank's node, or those of its local rank on
+ * all nodes. */
+enum tri_level { TRI_LEVEL_ALL, TRI_LEVEL_INTRA, TRI_LEVEL_INTER, TRI_LEVEL_COUNT };
+
 enum tri_schedule_kind {
     TRI_SCHEDULE_CONSTANT,
     TRI_SCHEDULE_LINEAR,
@@ -288,8 +300,11 @@ struct tri_attr_view {
 };
 struct tri_attr_comm {
     enum tri_axis axis;
-    bool fixed_tree;
-}; /* fixed_tree: sum by the binary tree over rank order */
+    enum tri_level level;
+    bool fixed_tree;      /* sum by the binary tree over rank order */
+    int slices;           /* REDUCE_SCATTER, ALLGATHER: ranks that own one */
+    int64_t first, count; /* ALLREDUCE: elements; count 0: all */
+};
 struct tri_attr_optimizer {
     double lr, weight_decay, momentum, beta1, beta2, eps;
     bool nesterov;

@@ -5,23 +5,37 @@
 /* --- collectives ---------------------------------------------------------------------------------
  */
 
-static tri_status infer_allreduce(const struct tri_graph *g, const struct tri_op *op,
-                                  enum tri_dtype *dtype, struct tri_shape *shape)
+static tri_status infer_collective(const struct tri_graph *g, const struct tri_op *op,
+                                   enum tri_dtype *dtype, struct tri_shape *shape)
 {
-    if ((unsigned)op->attrs.comm.axis >= TRI_AXIS_COUNT)
-        return tri_op_refuse_attr(op, "unknown axis %d", (int)op->attrs.comm.axis);
+    const struct tri_attr_comm *c = &op->attrs.comm;
+    int64_t n = tri_shape_count(tri_op_shape(g, op, 0));
+
+    if ((unsigned)c->axis >= TRI_AXIS_COUNT)
+        return tri_op_refuse_attr(op, "unknown axis %d", (int)c->axis);
+    if ((unsigned)c->level >= TRI_LEVEL_COUNT)
+        return tri_op_refuse_attr(op, "unknown level %d", (int)c->level);
+    if (op->kind != TRI_OP_ALLREDUCE && c->slices < 1)
+        return tri_op_refuse_attr(op, "%d slices", c->slices);
+    if (c->first < 0 || c->count < 0 || c->first + c->count > n)
+        return tri_op_refuse_attr(op, "elements beyond %lld", (long long)n);
     if (!tri_dtype_is_float(tri_op_in(g, op, 0)->dtype))
         return tri_op_refuse(g, op, 0, "a floating-point type");
     return tri_infer_like_first(g, op, dtype, shape);
 }
 
-const struct tri_op_info tri_op_row_ALLREDUCE = {.name = "allreduce",
-                                                 .min_in = 1,
-                                                 .max_in = 1,
-                                                 .nout = 1,
-                                                 .comm = true,
-                                                 .infer = infer_allreduce,
-                                                 .alias = tri_alias_must_first};
+#define COLLECTIVE(KIND, text)                                                                     \
+    const struct tri_op_info tri_op_row_##KIND = {.name = text,                                    \
+                                                  .min_in = 1,                                     \
+                                                  .max_in = 1,                                     \
+                                                  .nout = 1,                                       \
+                                                  .comm = true,                                    \
+                                                  .infer = infer_collective,                       \
+                                                  .alias = tri_alias_must_first};
+COLLECTIVE(ALLREDUCE, "allreduce")
+COLLECTIVE(REDUCE_SCATTER, "reduce_scatter")
+COLLECTIVE(ALLGATHER, "allgather")
+#undef COLLECTIVE
 
 /* --- counters and the decision -------------------------------------------------------------------
  */

@@ -11,8 +11,8 @@ enum { SHOWN_BYTES = 80 };
 
 /* What must be equal; no padding, so that records can travel as bytes. */
 struct record {
-    int32_t kind, axis, dtype, tree;
-    int64_t count;
+    int32_t kind, axis, dtype, tree, level, slices;
+    int64_t count, slice_first, slice_count;
     uint64_t name_hash;
     char name[SHOWN_BYTES]; /* for messages, cut where longer */
 };
@@ -26,6 +26,10 @@ static void fill_record(const struct tri_program *p, const struct tri_instr *in,
     r->kind = (int32_t)op->kind;
     r->axis = (int32_t)op->attrs.comm.axis;
     r->tree = op->attrs.comm.fixed_tree;
+    r->level = (int32_t)op->attrs.comm.level;
+    r->slices = op->attrs.comm.slices;
+    r->slice_first = op->attrs.comm.first;
+    r->slice_count = op->attrs.comm.count;
     r->dtype = (int32_t)x->dtype;
     r->count = tri_shape_count(&x->shape);
     r->name_hash = tri_hash_name(name);
@@ -48,7 +52,8 @@ static tri_status compare_records(const struct record *mine, const struct record
     return TRI_OK;
 }
 
-tri_status tri_plan_agree(const struct tri_program *p, struct tri_comm *comm)
+/* Compares the collectives between nodes, or all others. */
+static tri_status agree(const struct tri_program *p, struct tri_comm *comm, bool inter)
 {
     tri_status st = TRI_OK;
     int64_t n = 0, count;
@@ -58,7 +63,7 @@ tri_status tri_plan_agree(const struct tri_program *p, struct tri_comm *comm)
     if (mine == NULL)
         st = tri_fail(TRI_ERR_NOMEM, "agree: cannot allocate %d records", p->ninstr);
     for (int i = 0; st == TRI_OK && i < p->ninstr; i++)
-        if (p->instr[i].kernel == TRI_NONE)
+        if (p->instr[i].kernel == TRI_NONE && (p->instr[i].stream == TRI_STREAM_INTER) == inter)
             fill_record(p, &p->instr[i], &mine[n++]);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), free_records);
     count = n;
@@ -79,4 +84,11 @@ free_records:
     tri_free(mine);
     tri_free(first);
     return st;
+}
+
+tri_status tri_plan_agree(const struct tri_program *p, struct tri_comm *comm,
+                          struct tri_comm *inter)
+{
+    TRI_TRY(agree(p, comm, false));
+    return tri_comm_agree(comm, agree(p, inter, true));
 }

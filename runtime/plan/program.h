@@ -78,8 +78,10 @@ tri_status tri_plan_memory(struct tri_program *p, struct tri_layout *layout) TRI
  * are read; no read of a value after its memory was overwritten; overlapping places never live
  * together; each wait satisfiable and every cross-stream dependence covered by a wait. */
 tri_status tri_plan_verify(const struct tri_program *p) TRI_CHECKED;
-/* Collectives of all ranks in order (kind, dtype, count, name) must be equal. Collective. */
-tri_status tri_plan_agree(const struct tri_program *p, struct tri_comm *comm) TRI_CHECKED;
+/* Collectives in order (kind, dtype, count, slices, name) must be equal: those between nodes over
+ * `inter` (NULL: this rank has none), all others over `comm`. Collective over both. */
+tri_status tri_plan_agree(const struct tri_program *p, struct tri_comm *comm,
+                          struct tri_comm *inter) TRI_CHECKED;
 void tri_program_destroy(struct tri_program *p);
 
 /* Sums over the instructions, by phase: what `plan` prints. */

@@ -6,6 +6,10 @@
  * as soon as its input is ready, and the list is a pure function of the graph. With overlap off the
  * list is the same and the compute stream waits for each collective at once.
  *
+ * Collectives between nodes have a stream of their own. An all-gather that comes behind one would
+ * hold up the reduce-scatters of later buckets, so it stands behind the next collective of its
+ * stream, if nobody needs it before: the phases of neighbouring buckets overlap.
+ *
  * Waits are minimal: each stream carries a vector clock (Fidge 1988, Mattern 1989) of what it knows
  * to be complete. */
 #include "runtime/plan/program.h"
@@ -17,8 +21,9 @@
 
 struct scheduler {
     struct tri_program *p;
-    int32_t *group;    /* by value: union-find parent through ops without kernels */
-    int32_t *order;    /* ops in the order of the instructions */
+    int32_t *group; /* by value: union-find parent through ops without kernels */
+    int32_t *order; /* ops in the order of the instructions */
+    int norder;
     int32_t *comm_key; /* by op: a collective follows this compute instruction (counted from 0, -1:
                           none) */
     uint32_t (
@@ -70,22 +75,20 @@ static void mark(struct scheduler *s, int32_t *last, const tri_vid *v, int n, in
             last[find_group(s->group, v[i])] = key;
 }
 
-/* Fills s->order with all ops that become instructions; returns their number. Collectives with
- * equal keys keep graph order. */
-static tri_status order_ops(struct scheduler *s, int *count)
+static enum tri_stream stream_of(const struct tri_op *op)
+{
+    if (!tri_op_info(op->kind)->comm)
+        return TRI_STREAM_COMPUTE;
+    return op->attrs.comm.level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
+}
+
+/* Where each op goes: compute ops are numbered, a collective follows the compute op of its key.
+ * `last` has an entry of -1 a value. */
+static void find_keys(struct scheduler *s, int32_t *last)
 {
     const struct tri_graph *g = s->p->graph;
-    int32_t *last = tri_calloc((size_t)g->nvalue + 1, sizeof(*last), "schedule");
-    int32_t *head = tri_calloc((size_t)g->nop + 1, sizeof(*head), "schedule"); /* by key + 1 */
-    int32_t *next = tri_calloc((size_t)g->nop + 1, sizeof(*next), "schedule");
-    int32_t ncompute = 0, n = 0;
-    tri_status st = TRI_OK;
+    int32_t ncompute = 0;
 
-    if (last == NULL || head == NULL || next == NULL) {
-        st = tri_fail(TRI_ERR_NOMEM, "schedule: cannot allocate tables for %d ops", g->nop);
-        goto free_tables;
-    }
-    memset(last, 0xff, (size_t)g->nvalue * sizeof(*last));
     for (int o = 0; o < g->nop; o++) {
         const struct tri_op *op = &g->op[o];
         const struct tri_op_info *info = tri_op_info(op->kind);
@@ -96,6 +99,62 @@ static tri_status order_ops(struct scheduler *s, int *count)
         mark(s, last, op->in, op->nin, s->comm_key[o]);
         mark(s, last, op->out, op->nout, s->comm_key[o]);
     }
+}
+
+static bool touches(struct scheduler *s, const struct tri_op *op, int32_t group)
+{
+    for (int k = 0; k < op->nin + op->nout; k++) {
+        tri_vid v = k < op->nin ? op->in[k] : op->out[k - op->nin];
+
+        if (v != TRI_NONE && find_group(s->group, v) == group)
+            return true;
+    }
+    return false;
+}
+
+/* Puts back the op that was held, if there is one. */
+static void release(struct scheduler *s, int32_t *held)
+{
+    if (*held != TRI_NONE)
+        s->order[s->norder++] = *held;
+    *held = TRI_NONE;
+}
+
+/* Appends an op to the order. *held: an all-gather that waits for its place. */
+static void append_op(struct scheduler *s, int32_t o, int32_t *held)
+{
+    const struct tri_graph *g = s->p->graph;
+    const struct tri_op *op = &g->op[o];
+
+    if (op->kind == TRI_OP_ALLGATHER && op->attrs.comm.level == TRI_LEVEL_INTRA) {
+        release(s, held);
+        *held = o;
+        return;
+    }
+    if (*held != TRI_NONE && touches(s, op, find_group(s->group, g->op[*held].out[0])))
+        release(s, held);
+    s->order[s->norder++] = o;
+    if (stream_of(op) == TRI_STREAM_INTRA)
+        release(s, held);
+}
+
+/* Fills s->order with all ops that become instructions. Collectives with equal keys keep graph
+ * order. */
+static tri_status order_ops(struct scheduler *s)
+{
+    const struct tri_graph *g = s->p->graph;
+    int32_t *last = tri_calloc((size_t)g->nvalue + 1, sizeof(*last), "schedule");
+    int32_t *head = tri_calloc((size_t)g->nop + 1, sizeof(*head), "schedule"); /* by key + 1 */
+    int32_t *next = tri_calloc((size_t)g->nop + 1, sizeof(*next), "schedule");
+    int32_t held = TRI_NONE;
+    tri_status st = TRI_OK;
+
+    if (last == NULL || head == NULL || next == NULL) {
+        st = tri_fail(TRI_ERR_NOMEM, "schedule: cannot allocate tables for %d ops", g->nop);
+        goto free_tables;
+    }
+    memset(last, 0xff, (size_t)g->nvalue * sizeof(*last));
+    find_keys(s, last);
     for (int o = g->nop - 1; o >= 0;
          o--) { /* lists of the collectives behind each key, in graph order */
         if (tri_op_info(g->op[o].kind)->comm) {
@@ -104,17 +163,17 @@ static tri_status order_ops(struct scheduler *s, int *count)
         }
     }
     for (int c = head[0]; c != 0; c = next[c - 1])
-        s->order[n++] = c - 1;
+        append_op(s, c - 1, &held);
     for (int o = 0; o < g->nop; o++) {
         const struct tri_op_info *info = tri_op_info(g->op[o].kind);
 
         if (info->no_kernel || info->comm)
             continue;
-        s->order[n++] = o;
+        append_op(s, o, &held);
         for (int c = head[s->comm_key[o] + 1]; c != 0; c = next[c - 1])
-            s->order[n++] = c - 1;
+            append_op(s, c - 1, &held);
     }
-    *count = n;
+    release(s, &held);
 free_tables:
     tri_free(last);
     tri_free(head);
@@ -165,13 +224,13 @@ static void note_touch(struct scheduler *s, const tri_vid *v, int n, const struc
             s->touch[find_group(s->group, v[i])][in->stream] = in->seq;
 }
 
-static tri_status emit(struct scheduler *s, int n, struct tri_signatures *kernels, bool overlap)
+static tri_status emit(struct scheduler *s, struct tri_signatures *kernels, bool overlap)
 {
     struct tri_program *p = s->p;
     uint32_t issued[TRI_STREAM_COUNT] = {
         0}; /* collectives that compute must wait for when overlap is off */
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < s->norder; i++) {
         const struct tri_op *op = &p->graph->op[s->order[i]];
         bool comm = tri_op_info(op->kind)->comm;
         struct tri_instr *in = &p->instr[i];
@@ -179,7 +238,7 @@ static tri_status emit(struct scheduler *s, int n, struct tri_signatures *kernel
 
         in->op = s->order[i];
         in->kernel = TRI_NONE;
-        in->stream = comm ? TRI_STREAM_INTRA : TRI_STREAM_COMPUTE;
+        in->stream = stream_of(op);
         if (!comm) {
             TRI_TRY(tri_signatures_kernel(kernels, op, &in->kernel));
             join_clock(need, issued);
@@ -238,7 +297,6 @@ tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_op
     struct scheduler s = {0};
     struct tri_signatures kernels = {0};
     struct tri_program *p = tri_calloc(1, sizeof(*p), "program");
-    int n = 0;
 
     if (p == NULL) {
         tri_graph_destroy(graph);
@@ -248,8 +306,8 @@ tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_op
     TRI_TRY_GOTO(st, init_scheduler(&s, p), finish);
     TRI_TRY_GOTO(st, tri_signatures_init(&kernels, p, table, nthreads), finish);
     group_values(&s);
-    TRI_TRY_GOTO(st, order_ops(&s, &n), finish);
-    st = emit(&s, n, &kernels, overlap);
+    TRI_TRY_GOTO(st, order_ops(&s), finish);
+    st = emit(&s, &kernels, overlap);
 finish:
     tri_signatures_finish(&kernels);
     finish_scheduler(&s);

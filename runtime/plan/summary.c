@@ -32,6 +32,9 @@ void tri_plan_cost(const struct tri_program *p, const struct tri_instr *in, doub
     if (in->kernel == TRI_NONE) {
         *flops = 0;
         *bytes = list_bytes(p->graph, op->in, 1);
+        if (op->attrs.comm.count > 0)
+            *bytes = (double)op->attrs.comm.count *
+                     (double)tri_dtype_bytes(p->graph->value[op->in[0]].dtype);
         return;
     }
     *flops = op_flops(p->graph, op);

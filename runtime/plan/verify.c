@@ -91,6 +91,13 @@ static tri_status check_writers(const struct tri_program *p)
     return st;
 }
 
+static enum tri_stream stream_of(const struct tri_op *op)
+{
+    if (!tri_op_info(op->kind)->comm)
+        return TRI_STREAM_COMPUTE;
+    return op->attrs.comm.level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
+}
+
 /* Each op that does something is exactly one instruction, with a kernel or on a stream of
  * collectives. */
 static tri_status check_instrs(const struct tri_program *p)
@@ -107,7 +114,7 @@ static tri_status check_instrs(const struct tri_program *p)
 
         if (seen[in->op])
             st = tri_fail(TRI_ERR_INTERNAL, "verify: op \"%s\" runs twice", tri_instr_name(p, i));
-        else if (comm == (in->stream == TRI_STREAM_COMPUTE) || comm != (in->kernel == TRI_NONE) ||
+        else if (in->stream != stream_of(&g->op[in->op]) || comm != (in->kernel == TRI_NONE) ||
                  in->kernel >= p->nkernel)
             st = tri_fail(TRI_ERR_INTERNAL,
                           "verify: op \"%s\" is on the wrong stream or has no kernel",

@@ -67,6 +67,51 @@ static tri_status allreduce_fake(struct tri_comm *c, void *buf, int64_t count, e
     return TRI_OK;
 }
 
+static tri_status reduce_scatter_fake(struct tri_comm *c, void *buf, int64_t count,
+                                      enum tri_dtype dtype, int slices, bool fixed_tree)
+{
+    struct fake_world *w = ((struct fake_comm *)c)->world;
+    size_t elem = tri_dtype_bytes(dtype);
+    int64_t first, n;
+
+    (void)fixed_tree;
+    tri_comm_slice(count, slices, c->rank, &first, &n);
+    w->buf[c->rank] = buf;
+    pthread_barrier_wait(&w->barrier);
+    for (int64_t i = first; i < first + n; i++) {
+        double x = load(w->buf[0], i, dtype);
+
+        for (int r = 1; r < w->size; r++)
+            x += load(w->buf[r], i, dtype);
+        store(buf, i, dtype, x);
+    }
+    pthread_barrier_wait(&w->barrier);
+    /* Nobody may use the rest. */
+    memset(buf, 0xff, (size_t)first * elem);
+    memset((char *)buf + (size_t)(first + n) * elem, 0xff, (size_t)(count - first - n) * elem);
+    return TRI_OK;
+}
+
+static tri_status gather_slices_fake(struct tri_comm *c, void *buf, int64_t count,
+                                     enum tri_dtype dtype, int slices)
+{
+    struct fake_world *w = ((struct fake_comm *)c)->world;
+    size_t elem = tri_dtype_bytes(dtype);
+
+    w->buf[c->rank] = buf;
+    pthread_barrier_wait(&w->barrier);
+    for (int i = 0; i < slices; i++) {
+        int64_t first, n;
+
+        tri_comm_slice(count, slices, i, &first, &n);
+        if (i != c->rank)
+            memcpy((char *)buf + (size_t)first * elem, (char *)w->buf[i] + (size_t)first * elem,
+                   (size_t)n * elem);
+    }
+    pthread_barrier_wait(&w->barrier);
+    return TRI_OK;
+}
+
 static tri_status broadcast_fake(struct tri_comm *c, void *buf, size_t bytes, int root)
 {
     struct fake_world *w = ((struct fake_comm *)c)->world;
@@ -102,6 +147,8 @@ static tri_status barrier_fake(struct tri_comm *c)
 
 static const struct tri_comm_ops fake_ops = {.name = "fake",
                                              .allreduce = allreduce_fake,
+                                             .reduce_scatter = reduce_scatter_fake,
+                                             .gather_slices = gather_slices_fake,
                                              .broadcast = broadcast_fake,
                                              .allgather = allgather_fake,
                                              .barrier = barrier_fake};

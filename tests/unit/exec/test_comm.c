@@ -71,14 +71,14 @@ static int agree_programs(struct tri_comm *c, void *arg)
 {
     struct tri_program **p = arg;
 
-    return tri_plan_agree(p[c->rank], c) == TRI_OK ? 0 : 1;
+    return tri_plan_agree(p[c->rank], c, NULL) == TRI_OK ? 0 : 1;
 }
 
 static int disagree_programs(struct tri_comm *c, void *arg)
 {
     struct tri_program **p = arg;
 
-    if (tri_plan_agree(p[c->rank], c) != TRI_ERR_USAGE)
+    if (tri_plan_agree(p[c->rank], c, NULL) != TRI_ERR_USAGE)
         return 1;
     return strstr(tri_error_text(), "collective 2 is \"other\" (48 of f32), but \"bucket2\"") !=
                    NULL

@@ -18,6 +18,8 @@ struct rank {
     struct tri_exec *exec;
 };
 
+static struct tri_comm *no_comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT];
+
 static float weight(int tensor, int i)
 {
     return (float)sin(1.7 * i + tensor) * 0.5f;
@@ -51,18 +53,28 @@ static void fill_weights(struct rank *r)
             ((float *)tri_exec_value(r->exec, v[k]))[i] = weight(k, i);
 }
 
-/* Main thread only. */
-static void start_rank(struct rank *r, int ngrains, bool overlap, struct tri_comm *comm)
+/* Main thread only. comms: by level. slices: 0: the flat exchange. */
+static void start_levels(struct rank *r, int ngrains, bool overlap,
+                         struct tri_comm *const level[TRI_LEVEL_COUNT], int slices, int rank)
 {
-    struct tri_comm *comms[TRI_AXIS_COUNT] = {[TRI_AXIS_DATA] = comm};
+    struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT] = {
+        {level[TRI_LEVEL_ALL], level[TRI_LEVEL_INTRA], level[TRI_LEVEL_INTER]}};
+    int local_rank = tri_comm_rank(level[TRI_LEVEL_INTRA]);
 
     cr_assert_eq(tri_layout_create(&r->layout), TRI_OK);
-    r->program = net_program(&r->net, ngrains, overlap, r->layout);
+    r->program = net_program_levels(&r->net, ngrains, slices, local_rank, overlap, r->layout);
     cr_assert_eq(tri_plan_verify(r->program), TRI_OK, "%s", tri_error_text());
     cr_assert_eq(tri_memory_create(&r->memory, r->layout, &r->program, 1, NULL), TRI_OK);
     cr_assert_eq(tri_exec_create(r->program, &r->memory, comms, &r->exec), TRI_OK);
     fill_weights(r);
-    fill_inputs(r, tri_comm_rank(comm));
+    fill_inputs(r, rank);
+}
+
+/* Main thread only. */
+static void start_rank(struct rank *r, int ngrains, bool overlap, struct tri_comm *comm)
+{
+    start_levels(r, ngrains, overlap, (struct tri_comm *[TRI_LEVEL_COUNT]){comm}, 0,
+                 tri_comm_rank(comm));
 }
 
 static void stop_rank(struct rank *r)
@@ -184,6 +196,23 @@ static int run_steps(struct tri_comm *c, void *arg)
     return 0;
 }
 
+enum { LEVEL_RANKS = 4 };
+
+struct levels_race {
+    struct rank rank[LEVEL_RANKS];
+    int steps;
+};
+
+static int run_level_steps(struct tri_comm *c, void *arg)
+{
+    struct levels_race *race = arg;
+
+    for (int s = 0; s < race->steps; s++)
+        if (tri_exec_run(race->rank[c->rank].exec) != TRI_OK)
+            return 1;
+    return 0;
+}
+
 /* Runs two ranks; their weights, which must be equal on both, go to out. */
 static void run_race(bool overlap, uint64_t seed, int max_us, bool poison, float out[NET_I * NET_H])
 {
@@ -225,6 +254,55 @@ Test(exec, timing_overlap_and_poison_change_no_bit)
             run_race(overlap == 1, 2 * seed, 60, true, got);
             cr_assert_arr_eq(got, want, sizeof(want), "seed %d overlap %d", (int)seed, overlap);
         }
+    }
+}
+
+/* Four ranks on two nodes; their weights, which must be equal on all, go to out. */
+static void run_levels(bool two, bool overlap, uint64_t seed, int max_us, float out[NET_I * NET_H])
+{
+    struct fake_world all, intra[2], inter[2];
+    struct levels_race race = {.steps = 15};
+
+    fake_world_init(&all, LEVEL_RANKS);
+    for (int k = 0; k < 2; k++) {
+        fake_world_init(&intra[k], 2);
+        fake_world_init(&inter[k], 2);
+    }
+    for (int r = 0; r < LEVEL_RANKS; r++) {
+        struct tri_comm *level[TRI_LEVEL_COUNT] = {
+            &all.comm[r].base, &intra[r / 2].comm[r % 2].base, &inter[r % 2].comm[r / 2].base};
+
+        start_levels(&race.rank[r], 2, overlap, level, two ? 2 : 0, r);
+        tri_exec_jitter(race.rank[r].exec, seed + (uint64_t)r, max_us);
+        tri_exec_poison(race.rank[r].exec, true);
+    }
+    fake_world_run(&all, run_level_steps, &race);
+    memcpy(out, tri_exec_value(race.rank[0].exec, race.rank[0].net.w1),
+           NET_I * NET_H * sizeof(float));
+    for (int r = 0; r < LEVEL_RANKS; r++) {
+        cr_assert_arr_eq(out, tri_exec_value(race.rank[r].exec, race.rank[r].net.w1),
+                         NET_I * NET_H * sizeof(float));
+        stop_rank(&race.rank[r]);
+    }
+    for (int k = 0; k < 2; k++) {
+        fake_world_finish(&intra[k]);
+        fake_world_finish(&inter[k]);
+    }
+    fake_world_finish(&all);
+}
+
+Test(exec, levels_sum_what_all_ranks_have_whatever_the_timing)
+{
+    float flat[NET_I * NET_H], want[NET_I * NET_H], got[NET_I * NET_H];
+
+    run_levels(false, true, 0, 0, flat);
+    run_levels(true, false, 0, 0, want);
+    /* Two orders of three roundings in each of 15 steps of sums below 4 times 0.05. */
+    for (int i = 0; i < NET_I * NET_H; i++)
+        cr_assert_float_eq(want[i], flat[i], 1e-6f);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        run_levels(true, true, 4 * seed, 60, got);
+        cr_assert_arr_eq(got, want, sizeof(want), "seed %d", (int)seed);
     }
 }
 
@@ -288,9 +366,7 @@ Test(exec, a_failed_kernel_ends_the_step_with_its_message)
     good = r.program->kernel[k];
     tri_exec_destroy(r.exec);
     r.program->kernel[k] = &broken;
-    cr_assert_eq(
-        tri_exec_create(r.program, &r.memory, (struct tri_comm *[TRI_AXIS_COUNT]){NULL}, &r.exec),
-        TRI_OK);
+    cr_assert_eq(tri_exec_create(r.program, &r.memory, no_comms, &r.exec), TRI_OK);
     cr_assert_eq(tri_exec_run(r.exec), TRI_ERR_NUMERIC);
     cr_assert_str_eq(tri_error_text(), "broken kernel");
     cr_assert_eq(tri_exec_run(r.exec), TRI_ERR_NUMERIC);
@@ -308,7 +384,6 @@ Test(exec, too_little_memory_is_refused)
     start_rank(&r, 1, true, NULL);
     small = r.memory;
     small.bytes[TRI_ARENA_STEP] = 0;
-    cr_assert_eq(tri_exec_create(r.program, &small, (struct tri_comm *[TRI_AXIS_COUNT]){NULL}, &x),
-                 TRI_ERR_INTERNAL);
+    cr_assert_eq(tri_exec_create(r.program, &small, no_comms, &x), TRI_ERR_INTERNAL);
     stop_rank(&r);
 }

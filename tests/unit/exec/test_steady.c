@@ -59,7 +59,7 @@ Test(steady, a_step_allocates_nothing_and_takes_no_lock)
     struct tri_program *p;
     struct tri_memory memory;
     struct tri_exec *x;
-    struct tri_comm *comms[TRI_AXIS_COUNT] = {NULL};
+    struct tri_comm *comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT] = {{NULL}};
     void *probe;
 
     cr_assert_eq(tri_layout_create(&layout), TRI_OK);

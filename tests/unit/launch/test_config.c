@@ -120,7 +120,6 @@ Test(config, refuses_what_is_not_there_yet)
     refused("parallel.recompute=true", "only false");
     refused("precision.compute=bf16", "only fp32");
     refused("gradient.compress.name=topk", "only none");
-    refused("gradient.hierarchy=two_level", "flat");
     refused("optimizer.name=lamb", "sgd and adamw");
     accepted("parallel.data=4");
     accepted("device.kind=cpu");

@@ -59,13 +59,34 @@ static void add_grain(struct net *n, int k)
     }
 }
 
+/* The sum of a flat bucket over all ranks: one op called `name`, or three with endings. */
+static tri_vid add_sum(struct net *n, const char *name, tri_vid flat)
+{
+    struct tri_attrs intra = {.comm = {.level = TRI_LEVEL_INTRA, .slices = n->slices}};
+    struct tri_attrs inter = {.comm = {.level = TRI_LEVEL_INTER}};
+    char text[64];
+    tri_vid x;
+
+    if (n->slices == 0)
+        return op(n, TRI_OP_ALLREDUCE, name, &flat, 1);
+    snprintf(text, sizeof(text), "%s.scatter", name);
+    x = tri_graph_op1(n->g, TRI_OP_REDUCE_SCATTER, text, &flat, 1, &intra);
+    tri_comm_slice(tri_shape_count(&n->g->value[flat].shape), n->slices, n->local_rank,
+                   &inter.comm.first, &inter.comm.count);
+    snprintf(text, sizeof(text), "%s.inter", name);
+    if (inter.comm.count > 0)
+        x = tri_graph_op1(n->g, TRI_OP_ALLREDUCE, text, &x, 1, &inter);
+    snprintf(text, sizeof(text), "%s.gather", name);
+    return tri_graph_op1(n->g, TRI_OP_ALLGATHER, text, &x, 1, &intra);
+}
+
 /* Packs and sums parts; out[i] is the view of part i. Returns the flat value. */
 static tri_vid add_exchange(struct net *n, const char *name, const tri_vid *parts, int nparts,
                             tri_vid *out)
 {
     struct tri_graph *g = n->g;
     tri_vid flat = op(n, TRI_OP_PACK, name, parts, nparts);
-    tri_vid sum = op(n, TRI_OP_ALLREDUCE, name, &flat, 1);
+    tri_vid sum = add_sum(n, name, flat);
     int64_t at = 0;
 
     for (int i = 0; i < nparts; i++) {
@@ -88,7 +109,17 @@ static void add_update(struct net *n, const char *name, tri_vid w, tri_vid grad)
 
 struct net net_create(int ngrains)
 {
-    struct net n = {.ngrains = ngrains, .db1 = TRI_NONE, .dw1 = TRI_NONE, .dw2 = TRI_NONE};
+    return net_create_levels(ngrains, 0, 0);
+}
+
+struct net net_create_levels(int ngrains, int slices, int local_rank)
+{
+    struct net n = {.ngrains = ngrains,
+                    .slices = slices,
+                    .local_rank = local_rank,
+                    .db1 = TRI_NONE,
+                    .dw1 = TRI_NONE,
+                    .dw2 = TRI_NONE};
     struct tri_init init = {.kind = TRI_INIT_NORMAL, .a = 0.1f};
     tri_vid g2, g1[2], stats;
 
@@ -118,9 +149,15 @@ struct net net_create(int ngrains)
 struct tri_program *net_program(struct net *net, int ngrains, bool overlap,
                                 struct tri_layout *layout)
 {
+    return net_program_levels(net, ngrains, 0, 0, overlap, layout);
+}
+
+struct tri_program *net_program_levels(struct net *net, int ngrains, int slices, int local_rank,
+                                       bool overlap, struct tri_layout *layout)
+{
     struct tri_program *p = NULL;
 
-    *net = net_create(ngrains);
+    *net = net_create_levels(ngrains, slices, local_rank);
     cr_assert_eq(tri_plan_schedule(net->g, tri_kernels_ref, 1, overlap, &p), TRI_OK, "%s",
                  tri_error_text());
     if (layout != NULL)

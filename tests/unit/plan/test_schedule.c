@@ -87,6 +87,31 @@ Test(schedule, without_overlap_compute_waits_at_once)
     tri_program_destroy(off);
 }
 
+/* Buckets become ready in the order stats, bucket2, bucket1. */
+Test(schedule, phases_of_buckets_interleave)
+{
+    static const char *const intra[] = {"stats.scatter",   "bucket2.scatter", "stats.gather",
+                                        "bucket1.scatter", "bucket2.gather",  "bucket1.gather"};
+    struct net net;
+
+    for (int overlap = 0; overlap < 2; overlap++)
+        for (int local_rank = 0; local_rank < 3; local_rank++) { /* the last one owns nothing */
+            static const uint32_t inter[] = {3, 2, 0};           /* the small one is one slice */
+            struct tri_layout *layout;
+            struct tri_program *p;
+
+            cr_assert_eq(tri_layout_create(&layout), TRI_OK);
+            p = net_program_levels(&net, 2, 2, local_rank, overlap == 1, layout);
+            cr_assert_eq(tri_plan_verify(p), TRI_OK, "%s", tri_error_text());
+            cr_assert_eq(p->stream_count[TRI_STREAM_INTRA], 6);
+            cr_assert_eq(p->stream_count[TRI_STREAM_INTER], inter[local_rank]);
+            for (uint32_t k = 0; k < 6; k++)
+                cr_assert_eq(p->instr[net_instr(p, intra[k])].seq, k + 1, "%s", intra[k]);
+            tri_program_destroy(p);
+            tri_layout_destroy(layout);
+        }
+}
+
 static tri_status refuse(const struct tri_kernel_desc *d, struct tri_kernel **out)
 {
     (void)out;
