@@ -62,7 +62,7 @@ static tri_status compile(struct bench *b)
     if (st == TRI_OK)
         st = tri_compile_train(&b->job->spec, s->layout, NULL, &s->train);
     TRI_TRY(tri_comm_agree(b->control, st));
-    TRI_TRY(tri_plan_agree(s->train, b->control));
+    TRI_TRY(tri_plan_agree(s->train, b->control, b->env.world->inter));
     return tri_comm_agree(b->control, tri_session_start(s, b->env.world));
 }
 
