@@ -129,7 +129,7 @@ static int run_eval(const struct tri_command *self, int argc, char **argv)
         st = tri_fail(TRI_ERR_USAGE,
                       "eval: RUN.yaml and --checkpoint DIR are needed (see trireme eval --help)");
     if (st != TRI_OK) {
-        code = tri_command_refuse(st);
+        code = tri_command_refuse_job(st);
     } else if (a.help) {
         printf("%s", self->help);
         code = TRI_EXIT_DONE;

@@ -206,7 +206,7 @@ static int run_train(const struct tri_command *self, int argc, char **argv)
         st = tri_fail(TRI_ERR_USAGE, "train: RUN.yaml is missing (see trireme train --help)");
     if (st != TRI_OK) {
         tri_free(a.pair);
-        return tri_command_refuse(st);
+        return tri_command_refuse_job(st);
     }
     st = tri_env_init(&t.env);
     if (st == TRI_OK)

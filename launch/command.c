@@ -1,6 +1,8 @@
 /* What the commands share: arguments and the one error message. */
 #include "launch/command.h"
 
+#include "launch/env.h"
+
 #include "runtime/core/memory.h"
 
 #include <getopt.h>
@@ -28,6 +30,20 @@ int tri_command_refuse(tri_status st)
     if (st == TRI_OK)
         return TRI_EXIT_DONE;
     tri_command_error(NULL, true);
+    return TRI_EXIT_REFUSED;
+}
+
+int tri_command_refuse_job(tri_status st)
+{
+    char *text = tri_strdup(tri_error_text());
+    struct tri_env env;
+
+    if (tri_env_init(&env) == TRI_OK && text != NULL)
+        tri_error_set(text);
+    if (env.rank == 0)
+        (void)tri_command_refuse(st);
+    tri_env_finish(&env);
+    tri_free(text);
     return TRI_EXIT_REFUSED;
 }
 

@@ -25,6 +25,9 @@ extern const struct tri_command tri_command_train, tri_command_eval, tri_command
 void tri_command_error(const struct tri_comm *comm, bool mine);
 /* The exit code of a failure before the first step, after printing it. Local. */
 int tri_command_refuse(tri_status st);
+/* The same for what all ranks of a job meet alike before MPI is started, such as a wrong argument:
+ * starts MPI, so that the message is printed once. Collective. */
+int tri_command_refuse_job(tri_status st);
 
 /* Options of a command that takes files and key=value pairs. `--NAME VALUE` and `--NAME=VALUE`. */
 struct tri_flag {
