@@ -73,6 +73,8 @@ static tri_status open_data(struct tri_job *job, const struct tri_job_args *a)
     cfg.need[TRI_SPLIT_VALIDATION] = a->need_validation;
     if (o->sequence == TRI_OPT_AUTO)
         TRI_TRY(tri_model_context(&job->cfg->model, &cfg.sequence));
+    if (cfg.sequence == 0) /* no model of text: it refuses tokens itself, in better words */
+        cfg.sequence = 1;
     TRI_TRY(tri_dataset_open(&cfg, &job->data));
     if (tri_dataset_info(job->data)->tokenizer[0] == '\0')
         return TRI_OK;
