@@ -69,13 +69,15 @@ static tri_status write_dot(const struct tri_program *p, const char *path)
 static tri_status plan(const struct tri_job *job, const char *dot)
 {
     struct tri_layout *layout;
-    struct tri_program *p = NULL;
+    struct tri_program *p = NULL, *eval = NULL;
     struct tri_plan_summary sum;
     tri_status st;
 
     omp_set_num_threads(job->spec.threads);
     TRI_TRY(tri_layout_create(&layout));
     TRI_TRY_GOTO(st, tri_compile_train(&job->spec, layout, NULL, &p), destroy_layout);
+    if (job->cfg->run.eval_every != 0) /* adds to what the run keeps */
+        TRI_TRY_GOTO(st, tri_compile_eval(&job->spec, layout, &eval), destroy_programs);
     tri_plan_summarise(p, &sum);
     printf("parameters  %lld\n", (long long)sum.params);
     printf("ranks       %d (shown: rank 0), %d thread%s each\n", job->nranks, job->spec.threads,
@@ -90,8 +92,10 @@ static tri_status plan(const struct tri_job *job, const char *dot)
     st = print_time(p, job->spec.threads, job->nranks);
     if (st == TRI_OK && dot != NULL)
         st = write_dot(p, dot);
-    tri_program_destroy(p);
 
+destroy_programs:
+    tri_program_destroy(eval);
+    tri_program_destroy(p);
 destroy_layout:
     tri_layout_destroy(layout);
     return st;
