@@ -3,6 +3,7 @@
 
 #include "runtime/core/log.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,13 +63,18 @@ tri_status tri_h5_open(const char *path, tri_status code_on_error, hid_t *file)
 
 hid_t tri_h5_create(const char *path)
 {
-    hid_t fapl, file;
+    hid_t fapl, file, stack;
+    int err;
 
     tri_h5_quiet();
     fapl = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(fapl, false, true);
     file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    err = errno;
+    stack = H5Eget_current_stack(); /* every other call clears it */
     H5Pclose(fapl);
+    H5Eset_current_stack(stack);
+    errno = err;
     return file;
 }
 
