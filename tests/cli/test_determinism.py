@@ -148,6 +148,18 @@ def test_resume_on_other_ranks_leaves_no_trace(t):
         t.run("checkpoint", "diff", *[t.path(f"{d}-{name}", "checkpoints", "latest") for d in ("straight", "hops")]).expect(0)
 
 
+def test_resume_keeps_the_grain(t):
+    base = gpt(t)
+    train(t, base, "straight", 2, exact=False)
+    train(t, base, "run", 2, exact=False, steps=4)
+    train(t, base, "run", 4, exact=False, rc=2, texts=["2 grains", "4 data ranks"])
+    train(t, base, "run", 1, exact=False)
+    for key in ("loss", "grad_norm"):
+        close([m[key] for m in t.metrics("run")], [m[key] for m in t.metrics("straight")], 1e-5)
+    with open(t.path("run", "config.yaml")) as f:
+        assert "grain: 4" in f.read()
+
+
 def test_h04_flipped_bit_on_one_rank_is_named(t):
     base = mlp(t)
     for ranks, rank, named in ((4, 2, ["rank 2"]), (2, 1, ["rank 0, 1"])):
