@@ -99,6 +99,7 @@ static tri_status open_bench(struct bench *b)
     tri_env_set_timeout(&b->env, (int64_t)(cfg->timeouts.collective_s * 1000));
     b->args.need_train = true;
     TRI_TRY(tri_job_create(&b->args, cfg, NULL, &b->job));
+    TRI_TRY(tri_job_arrange(b->job, b->env.world, b->env.mpi_comm, NULL));
     TRI_TRY(compile(b));
     tri_session_fill(&b->session, (uint64_t)b->job->cfg->run.seed);
     if (b->job->cfg->model.init[0] != '\0')

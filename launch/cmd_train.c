@@ -30,20 +30,6 @@ static bool wants_eval(const struct tri_config *cfg)
     return cfg->run.eval_every != 0;
 }
 
-/* Nodes, and whether gradients travel in levels between them. Collective. */
-static tri_status choose_hierarchy(struct train *t)
-{
-    const struct tri_opt_ints *nodes = &t->job->cfg->debug.nodes;
-    struct tri_world *w = t->env.world;
-
-    if (nodes->count > 0)
-        TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
-    if (t->resumed != NULL)
-        tri_level_costs_load(t->resumed, &t->job->level_costs);
-    return tri_hierarchy_choose(w, t->env.mpi_comm, t->job->cfg->gradient.hierarchy,
-                                &t->job->level_costs, &t->job->spec.exchange);
-}
-
 /* Configuration, run folder, checkpoint, data: what may be refused. Collective, failures agreed. */
 static tri_status open_job(struct train *t)
 {
@@ -59,7 +45,7 @@ static tri_status open_job(struct train *t)
     TRI_TRY_GOTO(st, tri_checkpoint_find(comm, cfg->run.dir, cfg->run.resume, &t->resumed),
                  destroy_config);
     TRI_TRY(tri_job_create(&t->args, cfg, t->resumed, &t->job));
-    return choose_hierarchy(t);
+    return tri_job_arrange(t->job, t->env.world, t->env.mpi_comm, t->resumed);
 
 destroy_config:
     tri_config_destroy(cfg);

@@ -320,6 +320,19 @@ destroy_job:
     return st;
 }
 
+tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
+                           const struct tri_checkpoint *resumed)
+{
+    const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
+
+    if (nodes->count > 0)
+        TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
+    if (resumed != NULL)
+        tri_level_costs_load(resumed, &job->level_costs);
+    return tri_hierarchy_choose(w, mpi_comm, job->cfg->gradient.hierarchy, &job->level_costs,
+                                &job->spec.exchange);
+}
+
 void tri_job_destroy(struct tri_job *job)
 {
     if (job == NULL)

@@ -50,6 +50,11 @@ tri_status tri_job_load_config(const struct tri_job_args *args,
  * defaults of grain and threads come from it, and the fields must match. Collective. */
 tri_status tri_job_create(const struct tri_job_args *args, struct tri_config *cfg,
                           const struct tri_checkpoint *resumed, struct tri_job **out) TRI_CHECKED;
+/* Puts debug.nodes in place of the real nodes of `w` and chooses by how many levels gradients
+ * travel (launch/hierarchy.h); costs of `resumed` (may be NULL) are used again. After
+ * tri_job_create, before compilation. Collective. */
+tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
+                           const struct tri_checkpoint *resumed) TRI_CHECKED;
 void tri_job_destroy(struct tri_job *job);
 
 #endif
