@@ -39,16 +39,27 @@ static bool beside_params(const struct tri_value *v)
     return v->role == TRI_ROLE_PARAM || v->buffer;
 }
 
+/* The shape with the number of ranks in front. */
+static struct tri_shape by_rank(const struct tri_shape *s, int size)
+{
+    int64_t dim[TRI_MAX_DIMS] = {size};
+
+    for (int d = 0; d < s->ndim; d++)
+        dim[d + 1] = s->dim[d];
+    return tri_shape_make(s->ndim + 1, dim);
+}
+
 static void add_tensor(struct tri_session *s, const struct tri_exec *x, const struct tri_value *v,
                        tri_vid id, int rank, int size)
 {
-    int64_t count = tri_shape_count(&v->shape);
-    int64_t first = count * rank / size;
+    struct tri_shape shape = v->by_rank ? by_rank(&v->shape, size) : v->shape;
+    int64_t count = tri_shape_count(&shape), first = count * rank / size;
 
     s->tensor[s->ntensor] = (struct tri_checkpoint_tensor){
         .name = tri_pool_printf(&s->pool, "%s/%s", beside_params(v) ? "param" : "state", v->name),
         .dtype = v->dtype,
-        .shape = v->shape,
+        .shape = shape,
+        .by_rank = v->by_rank,
         .data = tri_exec_value(x, id),
         .first = first,
         .count = count * (rank + 1) / size - first,

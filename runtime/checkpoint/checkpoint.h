@@ -22,16 +22,25 @@
 
 TRI_BEGIN_DECLS
 
-/* A tensor in host memory, whole on every rank. */
+/* A tensor in host memory, whole on every rank, or one by rank: its first dimension is the number
+ * of ranks, and each holds and owns its own row.
+ *
+ * Tensors by rank are sums in parts (what each rank still owes to the sum of a gradient). Where the
+ * number of ranks has changed since the checkpoint, the sum over rows is kept and each new row is
+ * an equal share of it; one that the checkpoint lacks starts at zero, and one that the run lacks is
+ * dropped. Each of the three is logged once. */
 struct tri_checkpoint_tensor {
     const char *name; /* "param/layers.0.weight", "state/optimizer/layers.0.weight/exp_avg": slashes
                          are groups */
     enum tri_dtype dtype;
     struct tri_shape shape;
-    void *data;           /* all elements; borrowed for the call */
+    void *data;           /* all elements (by rank: the owned ones); borrowed for the call */
     int64_t first, count; /* elements that this rank owns, hence writes; the ranges of all ranks
                              cover the tensor once */
+    bool by_rank;         /* f32, names begin with TRI_BY_RANK_PREFIX */
 };
+
+#define TRI_BY_RANK_PREFIX "state/compress/"
 
 /* Where a save is; a probe is called on every rank as each phase begins. */
 enum tri_checkpoint_phase {

@@ -1,7 +1,9 @@
 /* Finding, checking and loading checkpoints. Rank 0 decides and hands out its manifest; every rank
  * reads and checks for itself. */
+#include "runtime/checkpoint/by_rank.h"
 #include "runtime/checkpoint/files.h"
 #include "runtime/checkpoint/folder.h"
+#include "runtime/core/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -336,6 +338,12 @@ tri_status tri_checkpoint_config(const struct tri_checkpoint *c, char **out)
 
 /* --- tensors --- */
 
+static bool begins_by_rank(const char *name)
+{
+    return strncmp(name, TRI_BY_RANK_PREFIX, sizeof(TRI_BY_RANK_PREFIX) - 1) == 0;
+}
+
+/* *index < 0: the checkpoint does not have it and need not. */
 static tri_status check_tensor(const struct tri_checkpoint *c,
                                const struct tri_checkpoint_tensor *t, int guess, int *index)
 {
@@ -343,15 +351,19 @@ static tri_status check_tensor(const struct tri_checkpoint *c,
     int i = tri_manifest_find(&c->manifest, t->name, guess);
     const struct tri_manifest_tensor *s;
 
+    *index = i;
+    if (i < 0 && begins_by_rank(t->name))
+        return TRI_OK;
     if (i < 0)
         return tri_fail(TRI_ERR_CHECKPOINT, "the checkpoint '%s' has no '%s'", c->path, t->name);
     s = &c->manifest.tensor[i];
+    if (t->by_rank && tri_by_rank_fits(t, s))
+        return TRI_OK;
     if (s->dtype != t->dtype || !tri_shape_equal(&s->shape, &t->shape))
         return tri_fail(TRI_ERR_CHECKPOINT, "'%s' is %s %s, in the checkpoint '%s' it is %s %s",
                         t->name, tri_dtype_name(t->dtype),
                         tri_shape_text(&t->shape, want, sizeof(want)), c->path,
                         tri_dtype_name(s->dtype), tri_shape_text(&s->shape, have, sizeof(have)));
-    *index = i;
     return TRI_OK;
 }
 
@@ -360,7 +372,7 @@ static tri_status check_no_others(const struct tri_checkpoint *c,
 {
     for (int i = 0; i < c->manifest.ntensor; i++) {
         const char *name = c->manifest.tensor[i].name;
-        bool known = strcmp(name, TRI_STEP_TENSOR) == 0 ||
+        bool known = strcmp(name, TRI_STEP_TENSOR) == 0 || begins_by_rank(name) ||
                      (i < ntensor && strcmp(tensor[i].name, name) == 0);
         for (int k = 0; k < ntensor && !known; k++)
             known = strcmp(tensor[k].name, name) == 0;
@@ -411,12 +423,50 @@ static tri_status load_here(const struct tri_checkpoint *c,
     TRI_TRY(open_model(c, &path, &fd));
     for (int i = 0; i < ntensor && st == TRI_OK; i++) {
         st = check_tensor(c, &tensor[i], i, &index);
-        if (st == TRI_OK)
+        if (st != TRI_OK || index < 0)
+            continue;
+        if (tensor[i].by_rank)
+            st = tri_by_rank_read(fd, path, &c->manifest.tensor[index], &tensor[i]);
+        else
             st = read_tensor(fd, path, &c->manifest.tensor[index], tensor[i].data);
     }
     close(fd);
     tri_free(path);
     return st;
+}
+
+/* A line for each of the three ways in which states by rank differ from the checkpoint's. */
+static void log_by_rank(const struct tri_checkpoint *c, const struct tri_checkpoint_tensor *tensor,
+                        int ntensor)
+{
+    int fresh = 0, spread = 0, kept = 0, stored = 0;
+    long long from = 0, to = 0;
+
+    for (int i = 0; i < ntensor; i++) {
+        int k = tri_manifest_find(&c->manifest, tensor[i].name, i);
+
+        if (!begins_by_rank(tensor[i].name))
+            continue;
+        fresh += k < 0;
+        kept += k >= 0;
+        if (k < 0 || !tensor[i].by_rank ||
+            c->manifest.tensor[k].shape.dim[0] == tensor[i].shape.dim[0])
+            continue;
+        spread++;
+        from = c->manifest.tensor[k].shape.dim[0];
+        to = tensor[i].shape.dim[0];
+    }
+    for (int i = 0; i < c->manifest.ntensor; i++)
+        stored += begins_by_rank(c->manifest.tensor[i].name);
+    if (spread > 0)
+        tri_info("%d states of compression were of %lld ranks: their sums are spread evenly over "
+                 "%lld",
+                 spread, from, to);
+    if (fresh > 0)
+        tri_info("%d states of compression are not in the checkpoint: they start fresh", fresh);
+    if (stored > kept)
+        tri_warn("%d states of compression are dropped: this run does not have them",
+                 stored - kept);
 }
 
 tri_status tri_checkpoint_load(struct tri_comm *comm, const struct tri_checkpoint *c,
@@ -427,6 +477,8 @@ tri_status tri_checkpoint_load(struct tri_comm *comm, const struct tri_checkpoin
 
     if (st != TRI_OK && c->run_dir != NULL && tri_comm_rank(comm) == 0)
         name_previous_good(c->run_dir, c->manifest.step);
+    if (st == TRI_OK && !partial && tri_comm_rank(comm) == 0)
+        log_by_rank(c, tensor, ntensor);
     return tri_comm_agree(comm, st);
 }
 

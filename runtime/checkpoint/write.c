@@ -314,6 +314,8 @@ const void *tri_checkpoint_owned(const struct tri_checkpoint_tensor *t)
 {
     const unsigned char *data = t->data;
 
+    if (t->by_rank)
+        return data;
     return t->count > 0 ? data + (size_t)t->first * tri_dtype_bytes(t->dtype) : NULL;
 }
 

@@ -69,6 +69,8 @@ struct tri_value {
     int32_t
         grain; /* INPUT or OUTPUT of a grain in a step graph: its global number; else TRI_NONE */
     bool transient; /* a STATE that no checkpoint keeps (key/value cache) */
+    bool by_rank;   /* a STATE that each data rank has for itself: in a checkpoint its shape has the
+                       number of ranks in front */
     bool buffer;    /* a STATE of the model itself (running statistics): kept beside parameters */
     struct tri_param_info
         *param;           /* PARAM only; shared by clones of the graph through a deep copy */
@@ -99,6 +101,7 @@ struct tri_sum {
     tri_vid value; /* contribution of a grain; after the pipeline pass the rank's total; after
                       exchange the global sum */
     tri_vid target, target2; /* TRI_NONE where the kind has none */
+    bool corrected;          /* GRAD: it has its momentum in it already (momentum correction) */
 };
 
 struct tri_graph {

@@ -44,11 +44,12 @@ static void describe(struct tri_checkpoint_tensor t[NTENSOR], int rank, int size
     int64_t first = (int64_t)rank * COUNT / size, end = (int64_t)(rank + 1) * COUNT / size;
     struct tri_shape matrix = {.ndim = 2, .dim = {COUNT / 10, 10}}, one = {.ndim = 1, .dim = {1}};
 
-    t[0] = (struct tri_checkpoint_tensor){"param/w", TRI_F32, matrix, weight, first, end - first};
+    t[0] = (struct tri_checkpoint_tensor){"param/w", TRI_F32,     matrix, weight,
+                                          first,     end - first, false};
     t[1] = (struct tri_checkpoint_tensor){
-        "state/optimizer/w/momentum", TRI_F32, matrix, moment, first, end - first};
-    t[2] =
-        (struct tri_checkpoint_tensor){"state/counter", TRI_I64, one, counter, 0, rank == size - 1};
+        "state/optimizer/w/momentum", TRI_F32, matrix, moment, first, end - first, false};
+    t[2] = (struct tri_checkpoint_tensor){"state/counter",  TRI_I64, one, counter, 0,
+                                          rank == size - 1, false};
 }
 
 static tri_status save(struct tri_comm *comm, int64_t step,

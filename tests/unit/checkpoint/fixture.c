@@ -13,7 +13,8 @@ static struct tri_checkpoint_tensor tensor(const char *name, enum tri_dtype dtyp
     int64_t dim[2] = {rows, cols};
     struct tri_shape shape = tri_shape_make(ndim, dim);
 
-    return (struct tri_checkpoint_tensor){name, dtype, shape, data, 0, tri_shape_count(&shape)};
+    return (struct tri_checkpoint_tensor){name, dtype, shape, data, 0, tri_shape_count(&shape),
+                                          false};
 }
 
 void model_init(struct model *m)
