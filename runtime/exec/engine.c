@@ -1,4 +1,5 @@
-/* The engine thread of a stream: collectives in program order, beside the compute thread.
+/* The engine thread of a stream: collectives, and the kernels between them, in program order,
+ * beside the compute thread.
  *
  * Between steps it sleeps on the `go` counter. Its waits need no deadline of their own: it waits
  * only for the compute thread of the same process, which ends every step by setting its counter to
@@ -16,6 +17,9 @@ static tri_status run_collective(const struct tri_exec_item *it)
                                        it->fixed_tree);
     if (it->collective == TRI_OP_ALLGATHER)
         return tri_comm_gather_slices(it->comm, it->buf, it->count, it->dtype, it->slices);
+    if (it->collective == TRI_OP_GATHER)
+        return tri_comm_allgather(it->comm, it->buf, (size_t)it->count * tri_dtype_bytes(it->dtype),
+                                  it->gathered);
     return tri_comm_allreduce(it->comm, it->buf, it->count, it->dtype, TRI_REDUCE_SUM,
                               it->fixed_tree);
 }
@@ -33,7 +37,7 @@ static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].begin_ns = tri_now_ns();
-    TRI_TRY(run_collective(it));
+    TRI_TRY(it->kernel != NULL ? it->kernel->ops->run(it->kernel, &it->args) : run_collective(it));
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].end_ns = tri_now_ns();

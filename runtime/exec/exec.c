@@ -45,6 +45,7 @@ static void resolve_collective(const struct tri_exec *x, const struct tri_op *op
     it->dtype = v->dtype;
     it->buf = buf != NULL ? buf + (size_t)attr->first * tri_dtype_bytes(v->dtype) : NULL;
     it->count = attr->count > 0 ? attr->count : tri_shape_count(&v->shape);
+    it->gathered = op->kind == TRI_OP_GATHER ? address(x, op->out[0]) : NULL;
     it->slices = attr->slices;
     it->fixed_tree = attr->fixed_tree;
 }

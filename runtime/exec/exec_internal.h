@@ -19,11 +19,12 @@ struct tri_exec_item {
     uint32_t seq;
     uint32_t wait[TRI_STREAM_COUNT];
     bool signal, waits;        /* waits: any of wait[] is set */
-    struct tri_kernel *kernel; /* compute stream */
+    struct tri_kernel *kernel; /* NULL: a collective */
     struct tri_kernel_args args;
-    struct tri_comm *comm; /* other streams; NULL: nobody to exchange with */
+    struct tri_comm *comm; /* of a collective; NULL: nobody to exchange with */
     enum tri_op_kind collective;
     void *buf;
+    void *gathered; /* GATHER: place of the ranks' data */
     int64_t count;
     enum tri_dtype dtype;
     int slices;

@@ -107,6 +107,22 @@ struct tri_op;
  *                       rest of y is undefined
  *   ALLGATHER         x -> y = x
  *                       each rank's slice goes to all ranks
+ *   GATHER            x [n] -> y [ranks n]
+ *                       x of all ranks of attrs.comm.axis, level in rank order
+ *  compression (R ranks; g any shape; on the stream of the exchange; runtime/kernels/compress.h)
+ *   COMPRESS          g, residual, counters, [velocity] -> payload u8, residual', [velocity']
+ *                       attrs.compress; velocity: with momentum correction
+ *   DECOMPRESS        gathered u8 [R stride], counters -> g
+ *                       sum over ranks of the payloads at attrs.compress.offset
+ *   LOWRANK_LEFT      g, residual, right [m,r] -> x [n,m], left [n,r]
+ *                       x = g + residual as a matrix (first dim x rest), left = x right
+ *   LOWRANK_RIGHT     x, left (summed) -> basis [n,r], right [m,r], residual'
+ *                       basis = orthonormal columns of left, right = x^T basis, residual' = x -
+ *                       basis right^T; x that is not finite spoils right
+ *   LOWRANK_PRODUCT   basis, right (summed) -> g
+ *                       basis right^T
+ *   COMMIT            state, new, scalars -> state' = state
+ *                       new when the step is applied, else as it was
  *  step
  *   STEP_BEGIN        counters -> counters' = counters
  *                       step + 1
@@ -162,6 +178,13 @@ struct tri_op;
     X(ALLREDUCE, "allreduce")                                                                      \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(ALLGATHER, "allgather")                                                                      \
+    X(GATHER, "gather")                                                                            \
+    X(COMPRESS, "compress")                                                                        \
+    X(DECOMPRESS, "decompress")                                                                    \
+    X(LOWRANK_LEFT, "lowrank_left")                                                                \
+    X(LOWRANK_RIGHT, "lowrank_right")                                                              \
+    X(LOWRANK_PRODUCT, "lowrank_product")                                                          \
+    X(COMMIT, "commit")                                                                            \
     X(STEP_BEGIN, "step_begin")                                                                    \
     X(SUMSQ, "sumsq")                                                                              \
     X(CONTROL, "control")                                                                          \
@@ -304,6 +327,19 @@ struct tri_attr_comm {
     bool fixed_tree;      /* sum by the binary tree over rank order */
     int slices;           /* REDUCE_SCATTER, ALLGATHER: ranks that own one */
     int64_t first, count; /* ALLREDUCE: elements; count 0: all */
+    int ranks;            /* GATHER: of the axis and level */
+};
+struct tri_compressor; /* runtime/kernels/compress.h */
+struct tri_attr_compress {
+    const struct tri_compressor *method;
+    enum tri_level level;  /* between whose ranks: the stream */
+    uint64_t seed, stream; /* stream: tri_hash_name of the parameter's name */
+    double ratio;          /* sparse compressors: fraction of the elements that is sent */
+    double momentum;       /* of the correction */
+    bool nesterov;
+    int rank, ranks;        /* this contributor, number of them */
+    int64_t offset, stride; /* DECOMPRESS: payload r starts at byte r stride + offset */
+    struct tri_shape shape; /* DECOMPRESS, LOWRANK_PRODUCT: of g */
 };
 struct tri_attr_optimizer {
     double lr, weight_decay, momentum, beta1, beta2, eps;
@@ -329,6 +365,7 @@ struct tri_attrs {
         struct tri_attr_comm comm;
         struct tri_attr_optimizer optimizer;
         struct tri_attr_inject inject;
+        struct tri_attr_compress compress;
         struct tri_control control;
         struct {
             enum tri_dtype to;
@@ -349,6 +386,7 @@ struct tri_op_info {
     bool side_effect;      /* never pruned */
     bool no_kernel;        /* moves no data: RESHAPE, PACK, VIEW */
     bool comm;             /* a collective, run by the engine */
+    bool beside_comm;      /* a kernel run by the engine, on one thread, between collectives */
     int acc_in;            /* input that output 0 adds onto in place where it is given; 0: none */
     uint32_t diff_out; /* bit o: a gradient flows through output o; the others are constants to the
                           backward pass */

@@ -37,6 +37,22 @@ COLLECTIVE(REDUCE_SCATTER, "reduce_scatter")
 COLLECTIVE(ALLGATHER, "allgather")
 #undef COLLECTIVE
 
+/* x -> y, all ranks' x in rank order */
+static tri_status infer_gather(const struct tri_graph *g, const struct tri_op *op,
+                               enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    if ((unsigned)op->attrs.comm.axis >= TRI_AXIS_COUNT || op->attrs.comm.ranks < 1)
+        return tri_op_refuse_attr(op, "axis %d of %d ranks", (int)op->attrs.comm.axis,
+                                  op->attrs.comm.ranks);
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_in(g, op, 0)->dtype, 1));
+    dtype[0] = tri_op_in(g, op, 0)->dtype;
+    shape[0] = tri_shape_1(tri_op_shape(g, op, 0)->dim[0] * op->attrs.comm.ranks);
+    return TRI_OK;
+}
+
+const struct tri_op_info tri_op_row_GATHER = {
+    .name = "gather", .min_in = 1, .max_in = 1, .nout = 1, .comm = true, .infer = infer_gather};
+
 /* --- counters and the decision -------------------------------------------------------------------
  */
 

@@ -1,6 +1,6 @@
 /* memory: a place for every value.
  *
- * Persistent storages go to the layout by name; what a collective touches gets an exchange place of
+ * Persistent storages go to the layout by name; what an engine touches gets an exchange place of
  * its own, since only waits order it; all else is placed in the step arena by its lifetime over the
  * positions of the compute stream, and so is the scratch of each instruction. */
 #include "runtime/plan/program.h"
@@ -83,7 +83,7 @@ static tri_status place_storages(struct planner *pl, struct tri_layout *layout)
             continue;
         }
         place->storage = pl->nstorage++;
-        if (s->keeper != TRI_NONE && s->exchange) {
+        if (s->keeper != TRI_NONE && s->collective) {
             return tri_fail(TRI_ERR_INTERNAL,
                             "memory: a collective works on \"%s\", which is persistent",
                             p->graph->value[s->keeper].name);
@@ -105,10 +105,16 @@ static tri_status place_blocks(struct planner *pl)
 {
     struct tri_program *p = pl->p;
 
-    for (int i = 0; i < p->ninstr; i++)
-        if (p->instr[i].kernel != TRI_NONE)
-            add_block(pl, p->kernel[p->instr[i].kernel]->scratch_bytes, p->instr[i].seq,
-                      p->instr[i].seq, -1 - i);
+    for (int i = 0; i < p->ninstr; i++) {
+        const struct tri_instr *in = &p->instr[i];
+
+        if (in->kernel == TRI_NONE)
+            continue;
+        if (in->stream != TRI_STREAM_COMPUTE && p->kernel[in->kernel]->scratch_bytes > 0)
+            return tri_fail(TRI_ERR_INTERNAL, "memory: op \"%s\" of an engine wants scratch",
+                            p->graph->op[in->op].name);
+        add_block(pl, p->kernel[in->kernel]->scratch_bytes, in->seq, in->seq, -1 - i);
+    }
     TRI_TRY(
         tri_plan_offsets(pl->block, pl->nblock, &p->arena_bytes[TRI_ARENA_STEP], &p->live_bytes));
     for (int b = 0; b < pl->nblock; b++) {

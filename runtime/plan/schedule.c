@@ -24,13 +24,18 @@ struct scheduler {
     int32_t *group; /* by value: union-find parent through ops without kernels */
     int32_t *order; /* ops in the order of the instructions */
     int norder;
-    int32_t *comm_key; /* by op: a collective follows this compute instruction (counted from 0, -1:
-                          none) */
+    int32_t *comm_key; /* by op: one of the engine follows this compute instruction (counted from 0,
+                          -1: none) */
     uint32_t (
         *touch)[TRI_STREAM_COUNT]; /* by group: last instruction of each stream that touched it */
     uint32_t (*clock)[TRI_STREAM_COUNT]; /* by instruction: complete once it is complete */
     int32_t *at[TRI_STREAM_COUNT];       /* instruction of a stream's number (from 1) */
 };
+
+static bool on_engine(const struct tri_op_info *info)
+{
+    return info->comm || info->beside_comm;
+}
 
 static int32_t find_group(int32_t *group, int32_t v)
 {
@@ -77,9 +82,12 @@ static void mark(struct scheduler *s, int32_t *last, const tri_vid *v, int n, in
 
 static enum tri_stream stream_of(const struct tri_op *op)
 {
-    if (!tri_op_info(op->kind)->comm)
+    const struct tri_op_info *info = tri_op_info(op->kind);
+    enum tri_level level = info->comm ? op->attrs.comm.level : op->attrs.compress.level;
+
+    if (!on_engine(info))
         return TRI_STREAM_COMPUTE;
-    return op->attrs.comm.level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
+    return level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
 }
 
 /* Where each op goes: compute ops are numbered, a collective follows the compute op of its key.
@@ -95,7 +103,7 @@ static void find_keys(struct scheduler *s, int32_t *last)
 
         if (info->no_kernel)
             continue;
-        s->comm_key[o] = info->comm ? latest(s, last, op->in, op->nin) : ncompute++;
+        s->comm_key[o] = on_engine(info) ? latest(s, last, op->in, op->nin) : ncompute++;
         mark(s, last, op->in, op->nin, s->comm_key[o]);
         mark(s, last, op->out, op->nout, s->comm_key[o]);
     }
@@ -157,7 +165,7 @@ static tri_status order_ops(struct scheduler *s)
     find_keys(s, last);
     for (int o = g->nop - 1; o >= 0;
          o--) { /* lists of the collectives behind each key, in graph order */
-        if (tri_op_info(g->op[o].kind)->comm) {
+        if (on_engine(tri_op_info(g->op[o].kind))) {
             next[o] = head[s->comm_key[o] + 1];
             head[s->comm_key[o] + 1] = o + 1;
         }
@@ -167,7 +175,7 @@ static tri_status order_ops(struct scheduler *s)
     for (int o = 0; o < g->nop; o++) {
         const struct tri_op_info *info = tri_op_info(g->op[o].kind);
 
-        if (info->no_kernel || info->comm)
+        if (info->no_kernel || on_engine(info))
             continue;
         append_op(s, o, &held);
         for (int c = head[s->comm_key[o] + 1]; c != 0; c = next[c - 1])
@@ -232,23 +240,23 @@ static tri_status emit(struct scheduler *s, struct tri_signatures *kernels, bool
 
     for (int i = 0; i < s->norder; i++) {
         const struct tri_op *op = &p->graph->op[s->order[i]];
-        bool comm = tri_op_info(op->kind)->comm;
+        bool comm = tri_op_info(op->kind)->comm, engine = on_engine(tri_op_info(op->kind));
         struct tri_instr *in = &p->instr[i];
         uint32_t need[TRI_STREAM_COUNT] = {0};
 
         in->op = s->order[i];
         in->kernel = TRI_NONE;
         in->stream = stream_of(op);
-        if (!comm) {
+        if (!comm)
             TRI_TRY(tri_signatures_kernel(kernels, op, &in->kernel));
+        if (!engine)
             join_clock(need, issued);
-        }
         gather_needs(s, op->in, op->nin, need);
         gather_needs(s, op->out, op->nout, need);
         link_instr(s, i, need);
         note_touch(s, op->in, op->nin, in);
         note_touch(s, op->out, op->nout, in);
-        if (comm && !overlap)
+        if (engine && !overlap)
             issued[in->stream] = in->seq;
         p->ninstr = i + 1;
     }

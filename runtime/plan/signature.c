@@ -162,7 +162,7 @@ static tri_status prepare(struct tri_signatures *s, const struct tri_op *op,
         .nout = op->nout,
         .in = s->arg,
         .out = s->arg + op->nin,
-        .nthreads = s->nthreads,
+        .nthreads = tri_op_info(op->kind)->beside_comm ? 1 : s->nthreads,
     };
     tri_status st = tri_kernel_prepare(s->table, &d, out);
     char text[512];

@@ -88,6 +88,7 @@ static tri_status merge(struct tri_storage_map *m, tri_vid from, tri_vid into, s
                         name_of(m, from), a->bytes, offset, name_of(m, into), b->bytes);
     TRI_TRY(join_keepers(m, b->keeper, a->keeper, &b->keeper));
     b->exchange = b->exchange || a->exchange;
+    b->collective = b->collective || a->collective;
     b->packed = b->packed || a->packed;
     if (a->written && (!b->written || a->first < b->first))
         b->first = a->first;
@@ -222,10 +223,10 @@ static void note_uses(struct tri_storage_map *m)
     for (int i = 0; i < p->ninstr; i++) {
         const struct tri_instr *in = &p->instr[i];
         const struct tri_op *op = &p->graph->op[in->op];
-        bool comm = in->stream != TRI_STREAM_COMPUTE;
-        uint32_t position = comm ? UINT32_MAX : in->seq;
+        bool engine = in->stream != TRI_STREAM_COMPUTE;
+        uint32_t position = engine ? UINT32_MAX : in->seq;
 
-        m->position[in->op] = comm ? 0 : in->seq;
+        m->position[in->op] = engine ? 0 : in->seq;
         for (int k = 0; k < op->nin + op->nout; k++) {
             tri_vid v = k < op->nin ? op->in[k] : op->out[k - op->nin];
             struct tri_storage *s;
@@ -233,7 +234,8 @@ static void note_uses(struct tri_storage_map *m)
             if (v == TRI_NONE)
                 continue;
             s = &m->storage[v];
-            s->exchange = s->exchange || comm;
+            s->exchange = s->exchange || engine;
+            s->collective = s->collective || in->kernel == TRI_NONE;
             s->last = position > s->last ? position : s->last;
             if (k >= op->nin) {
                 s->written = true;

@@ -8,11 +8,12 @@
 struct tri_storage {
     size_t bytes;         /* of the root, which holds all others */
     tri_vid keeper;       /* the value that makes it persistent, TRI_NONE */
-    bool exchange;        /* a collective reads or writes it */
+    bool exchange;        /* an engine reads or writes it */
+    bool collective;      /* a collective does */
     bool packed;          /* it is a PACK's flat value */
     bool written;         /* some instruction writes it */
     uint32_t first, last; /* compute positions (from 1) of the first write and the last use; last is
-                             UINT32_MAX with a collective */
+                             UINT32_MAX with an engine */
 };
 
 /* Union-find over the values of a program's graph, with displacements. */

@@ -93,13 +93,16 @@ static tri_status check_writers(const struct tri_program *p)
 
 static enum tri_stream stream_of(const struct tri_op *op)
 {
-    if (!tri_op_info(op->kind)->comm)
+    const struct tri_op_info *info = tri_op_info(op->kind);
+    enum tri_level level = info->comm ? op->attrs.comm.level : op->attrs.compress.level;
+
+    if (!info->comm && !info->beside_comm)
         return TRI_STREAM_COMPUTE;
-    return op->attrs.comm.level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
+    return level == TRI_LEVEL_INTER ? TRI_STREAM_INTER : TRI_STREAM_INTRA;
 }
 
-/* Each op that does something is exactly one instruction, with a kernel or on a stream of
- * collectives. */
+/* Each op that does something is exactly one instruction, with a kernel unless it is a collective,
+ * on the stream that its kind asks for. */
 static tri_status check_instrs(const struct tri_program *p)
 {
     const struct tri_graph *g = p->graph;
@@ -110,12 +113,12 @@ static tri_status check_instrs(const struct tri_program *p)
         return tri_fail(TRI_ERR_NOMEM, "verify: cannot allocate tables for %d ops", g->nop);
     for (int32_t i = 0; st == TRI_OK && i < p->ninstr; i++) {
         const struct tri_instr *in = &p->instr[i];
-        bool comm = tri_op_info(g->op[in->op].kind)->comm;
+        const struct tri_op_info *info = tri_op_info(g->op[in->op].kind);
 
         if (seen[in->op])
             st = tri_fail(TRI_ERR_INTERNAL, "verify: op \"%s\" runs twice", tri_instr_name(p, i));
-        else if (in->stream != stream_of(&g->op[in->op]) || comm != (in->kernel == TRI_NONE) ||
-                 in->kernel >= p->nkernel)
+        else if (in->stream != stream_of(&g->op[in->op]) ||
+                 info->comm != (in->kernel == TRI_NONE) || in->kernel >= p->nkernel)
             st = tri_fail(TRI_ERR_INTERNAL,
                           "verify: op \"%s\" is on the wrong stream or has no kernel",
                           tri_instr_name(p, i));

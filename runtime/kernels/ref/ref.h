@@ -73,6 +73,12 @@ double tri_ref_dropout_scale(const struct tri_rng_key *key, uint64_t index, doub
     X(MAXPOOL_GRAD, maxpool_grad)                                                                  \
     X(AVGPOOL, avgpool)                                                                            \
     X(AVGPOOL_GRAD, avgpool_grad)                                                                  \
+    X(COMPRESS, compress)                                                                          \
+    X(DECOMPRESS, decompress)                                                                      \
+    X(LOWRANK_LEFT, lowrank_left)                                                                  \
+    X(LOWRANK_RIGHT, lowrank_right)                                                                \
+    X(LOWRANK_PRODUCT, lowrank_product)                                                            \
+    X(COMMIT, commit)                                                                              \
     X(STEP_BEGIN, step_begin)                                                                      \
     X(SUMSQ, sumsq)                                                                                \
     X(CONTROL, control)                                                                            \

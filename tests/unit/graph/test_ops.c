@@ -1,4 +1,5 @@
 /* The op table: every kind infers what its line in ops.h says, and refuses what does not fit. */
+#include "runtime/kernels/compress.h"
 #include "tests/unit/graph/fixture.h"
 
 #include <criterion/criterion.h>
@@ -25,6 +26,26 @@ struct infer_case {
 #define HEADS(n)                                                                                   \
     {                                                                                              \
         .attention = {.heads = n, .causal = true }                                                 \
+    }
+
+/* A compressor of 2 bytes an element; payloads of 2 ranks, 30 bytes behind the start of `total`. */
+static int64_t two_bytes(const struct tri_attr_compress *a, int64_t n)
+{
+    (void)a;
+    return 2 * n;
+}
+
+static const struct tri_compressor halves = {.name = "halves", .bytes = two_bytes};
+
+#define HALVES(total)                                                                              \
+    {                                                                                              \
+        .compress = {                                                                              \
+            .method = &halves,                                                                     \
+            .ranks = 2,                                                                            \
+            .offset = 30,                                                                          \
+            .stride = (total),                                                                     \
+            .shape = {.ndim = 2, .dim = {5, 7}}                                                    \
+        }                                                                                          \
     }
 
 static const struct infer_case cases[] = {
@@ -119,6 +140,26 @@ static const struct infer_case cases[] = {
     {TRI_OP_REDUCE_SCATTER, "f32[50]", "f32[50]", {.comm = {.slices = 2}}},
     {TRI_OP_REDUCE_SCATTER, "f32[50]", NULL, {.comm = {.slices = 0}}},
     {TRI_OP_ALLGATHER, "f32[50]", "f32[50]", {.comm = {.slices = 2}}},
+    {TRI_OP_GATHER, "u8[50]", "u8[150]", {.comm = {.axis = TRI_AXIS_DATA, .ranks = 3}}},
+    {TRI_OP_GATHER, "u8[50]", NULL, {.comm = {.axis = TRI_AXIS_DATA}}},
+    {TRI_OP_COMPRESS, "f32[5,7] f32[5,7] i64[8]", "u8[70] f32[5,7] -", HALVES(0)},
+    {TRI_OP_COMPRESS, "f32[5,7] f32[5,7] i64[8] f32[5,7]", "u8[70] f32[5,7] f32[5,7]", HALVES(0)},
+    {TRI_OP_COMPRESS, "f32[5,7] f32[7,5] i64[8]", NULL, HALVES(0)},
+    {TRI_OP_COMPRESS, "f32[5,7] f32[5,7] i64[8]", NULL, PLAIN},
+    {TRI_OP_DECOMPRESS, "u8[400] i64[8]", "f32[5,7]", HALVES(200)},
+    {TRI_OP_DECOMPRESS, "u8[198] i64[8]", NULL, HALVES(99)},
+    {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[6,2]", "f32[5,6] f32[5,2]", PLAIN},
+    {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[5,2]", NULL, PLAIN},
+    {TRI_OP_LOWRANK_LEFT, "f32[5] f32[5] f32[1,1]", NULL, PLAIN},
+    {TRI_OP_LOWRANK_RIGHT, "f32[5,6] f32[5,2]", "f32[5,2] f32[6,2] f32[5,6]", PLAIN},
+    {TRI_OP_LOWRANK_RIGHT, "f32[5,6] f32[6,2]", NULL, PLAIN},
+    {TRI_OP_LOWRANK_PRODUCT,
+     "f32[5,2] f32[7,2]",
+     "f32[5,7]",
+     {.compress = {.shape = {.ndim = 2, .dim = {5, 7}}}}},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[7,2]", NULL, PLAIN},
+    {TRI_OP_COMMIT, "f32[5,7] f32[35] f64[16]", "f32[5,7]", PLAIN},
+    {TRI_OP_COMMIT, "f32[5,7] f32[34] f64[16]", NULL, PLAIN},
     {TRI_OP_STEP_BEGIN, "i64[8]", "i64[8]", PLAIN},
     {TRI_OP_SUMSQ, "f32[5,7]", "f64[1]", PLAIN},
     {TRI_OP_CONTROL, "f64[4] i64[8] f64[1] f64[1]", "f64[16]", PLAIN},
