@@ -32,11 +32,15 @@ static tri_status differentiate(const struct tri_compile_spec *s, struct tri_gra
 }
 
 /* Passes over the graph of one step of this rank. */
-static tri_status distribute(const struct tri_compile_spec *s, struct tri_graph *g)
+static tri_status distribute(const struct tri_compile_spec *s, struct tri_graph *g,
+                             struct tri_text *report)
 {
+    struct tri_exchange_spec exchange = s->exchange;
+
+    exchange.report = report;
     for (int where = TRI_PHASE_FORWARD; where <= TRI_PHASE_EXCHANGE; where++)
         TRI_TRY(tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, (enum tri_phase)where));
-    TRI_TRY(tri_pass_exchange(g, &s->mesh, &s->exchange));
+    TRI_TRY(tri_pass_exchange(g, &s->mesh, &exchange));
     TRI_TRY(tri_pass_update(g, &s->update));
     return tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, TRI_PHASE_UPDATE);
 }
@@ -50,7 +54,7 @@ tri_status tri_compile_step(const struct tri_compile_spec *s, struct tri_graph *
 
     TRI_TRY_GOTO(st, differentiate(s, grain, report), destroy_grain);
     TRI_TRY_GOTO(st, tri_pass_pipeline(grain, &s->grains, s->deterministic, &step), destroy_grain);
-    TRI_TRY_GOTO(st, distribute(s, step), destroy_step);
+    TRI_TRY_GOTO(st, distribute(s, step, report), destroy_step);
     tri_graph_destroy(grain);
     return finish_program(s, step, layout, out);
 

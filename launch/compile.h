@@ -34,8 +34,8 @@ struct tri_compile_spec {
     int nfaults;
 };
 
-/* The training step of this rank. `report` (may be NULL) receives the list of optimizer groups.
- * Local. */
+/* The training step of this rank. `report` (may be NULL) receives lines about optimizer groups and
+ * compression. Local. */
 tri_status tri_compile_train(const struct tri_compile_spec *spec, struct tri_layout *layout,
                              struct tri_text *report, struct tri_program **out) TRI_CHECKED;
 /* The step of a model built out of tree: takes `grain`, a forward graph with its loss (also on

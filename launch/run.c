@@ -136,6 +136,9 @@ static tri_status fill_spec(struct tri_run *run, const struct tri_run_spec *rs)
     run->groups = tri_group_rules_make(&set->optimizer);
     spec->groups = &run->groups;
     spec->exchange = tri_exchange_spec_make(&set->gradient, spec->deterministic);
+    spec->exchange.compress =
+        tri_compress_spec_make(&set->gradient, &set->optimizer, spec->seed, spec->mesh.nranks,
+                               run->world != NULL ? run->world->topology.nodes : 1);
     spec->update =
         tri_update_spec_make(&set->optimizer, &set->schedule, set->gradient.clip_norm, total);
     return tri_grains_make(&spec->mesh, rs->batch, rs->grain, spec->deterministic, &spec->grains);

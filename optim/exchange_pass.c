@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#define MAX_OPS 12 /* appended for a gradient that has a bucket of its own */
+
 struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
                                                 bool deterministic)
 {
@@ -82,9 +84,9 @@ static tri_vid append_reduction(struct tri_graph *g, const char *name, tri_vid f
                              &intra);
 }
 
-/* Appends pack, reduction and views of one bucket; the views replace the sums' values. */
-static void append_bucket(struct tri_graph *g, const struct ready *r, int len, int number,
-                          const struct tri_exchange_spec *spec, tri_vid *parts)
+/* Appends pack, reduction and views of gradients; the views replace the sums' values. */
+static void append_sum(struct tri_graph *g, const struct ready *r, int len, int number,
+                       const struct tri_exchange_spec *spec, tri_vid *parts)
 {
     const char *name = tri_pool_printf(&g->pool, "bucket.%d", number);
     size_t elem = tri_dtype_bytes(g->value[g->sum[r[0].sum].value].dtype);
@@ -105,13 +107,74 @@ static void append_bucket(struct tri_graph *g, const struct ready *r, int len, i
     }
 }
 
+/* Sorts r[0..len) into those that are summed as they are and, behind them, those that are
+ * compressed; returns the number of the former. */
+static int split_bucket(const struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
+                        int len, const struct tri_compress_spec *spec, int32_t *chosen,
+                        struct tri_compress_estimate *total)
+{
+    struct tri_compress_estimate e = {0};
+    int nplain = 0, nchosen = 0;
+    bool pays;
+
+    for (int i = 0; i < len; i++)
+        if (tri_compress_can(g, &g->sum[r[i].sum], spec))
+            tri_compress_estimate_add(g, &g->sum[r[i].sum], spec, mesh->size[TRI_AXIS_DATA], &e);
+    pays = spec->force || e.compressed_s < e.plain_s;
+    for (int i = 0; i < len; i++) {
+        if (pays && tri_compress_can(g, &g->sum[r[i].sum], spec))
+            chosen[nchosen++] = r[i].sum;
+        else
+            r[nplain++] = r[i];
+    }
+    total->bytes += e.bytes;
+    total->plain_s += e.plain_s;
+    total->payload += pays ? e.payload : e.bytes;
+    total->compressed_s += pays ? e.compressed_s : e.plain_s;
+    return nplain;
+}
+
+static void append_bucket(struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
+                          int len, int number, const struct tri_exchange_spec *spec, tri_vid *parts,
+                          struct tri_compress_estimate *total)
+{
+    int nplain = split_bucket(g, mesh, r, len, &spec->compress, parts, total);
+
+    if (nplain < len)
+        tri_compress_bucket(g, parts, len - nplain,
+                            tri_pool_printf(&g->pool, "bucket.%d.%s", number, spec->compress.name),
+                            mesh, &spec->compress);
+    if (nplain > 0 && mesh->size[TRI_AXIS_DATA] > 1)
+        append_sum(g, r, nplain, number, spec, parts);
+}
+
+static void report(const struct tri_exchange_spec *spec, const struct tri_compress_estimate *e)
+{
+    const struct tri_compress_spec *c = &spec->compress;
+
+    if (spec->report == NULL || c->name == NULL)
+        return;
+    if (c->off != NULL)
+        tri_text_printf(spec->report, "compression %s: none, %s\n", c->name, c->off);
+    else
+        tri_text_printf(spec->report,
+                        "compression %s: %.3f of %.3f MiB a rank, estimated %.3f against %.3f ms "
+                        "over a link of %.3f GB/s%s\n",
+                        c->name, (double)e->payload / 1048576.0, (double)e->bytes / 1048576.0,
+                        e->compressed_s * 1e3, e->plain_s * 1e3, c->link.bytes_per_s * 1e-9,
+                        c->force                 ? " (forced)"
+                        : e->payload == e->bytes ? ": does not pay"
+                                                 : "");
+}
+
 /* Appends all buckets and returns the execution order: key[i] says where op i belongs. */
-static tri_status append_buckets(struct tri_graph *g, struct ready *r,
+static tri_status append_buckets(struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
                                  const struct tri_exchange_spec *spec, int64_t *key)
 {
     size_t limit = (size_t)spec->bucket_bytes;
     size_t first = limit < TRI_FIRST_BUCKET_BYTES ? limit : TRI_FIRST_BUCKET_BYTES;
     tri_vid *parts = tri_calloc((size_t)g->nsum, sizeof(*parts), "bucket parts");
+    struct tri_compress_estimate total = {0};
     int nold = g->nop, keyed = g->nop;
 
     if (parts == NULL)
@@ -122,25 +185,26 @@ static tri_status append_buckets(struct tri_graph *g, struct ready *r,
         int len = bucket_length(g, r + begin, g->nsum - begin, number == 0 ? first : limit);
         int32_t last = r[begin + len - 1].op;
 
-        append_bucket(g, r + begin, len, number, spec, parts);
+        append_bucket(g, mesh, r + begin, len, number, spec, parts, &total);
         while (keyed < g->nop)
             key[keyed++] = 2 * (int64_t)last + 1;
         begin += len;
     }
     tri_free(parts);
+    report(spec, &total);
     return tri_graph_status(g);
 }
 
 tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
                              const struct tri_exchange_spec *spec)
 {
-    size_t max_ops = (size_t)g->nop + 5 * (size_t)g->nsum;
+    size_t max_ops = (size_t)g->nop + MAX_OPS * (size_t)g->nsum;
     struct ready *r;
     int64_t *key;
     tri_status st = TRI_OK;
 
     TRI_ASSERT(spec->bucket_bytes > 0);
-    if (mesh->size[TRI_AXIS_DATA] == 1 || g->nsum == 0)
+    if (g->nsum == 0 || (mesh->size[TRI_AXIS_DATA] == 1 && !spec->compress.force))
         return TRI_OK;
     r = tri_calloc((size_t)g->nsum, sizeof(*r), "ready order");
     key = tri_calloc(max_ops, sizeof(*key), "order of ops");
@@ -153,7 +217,7 @@ tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
     qsort(r, (size_t)g->nsum, sizeof(*r), by_readiness);
     g->phase = TRI_PHASE_EXCHANGE;
     g->grain = TRI_NONE;
-    TRI_TRY_GOTO(st, append_buckets(g, r, spec, key), free_all);
+    TRI_TRY_GOTO(st, append_buckets(g, mesh, r, spec, key), free_all);
     st = tri_graph_order(g, key);
 
 free_all:

@@ -3,6 +3,7 @@
 #ifndef TRI_OPTIM_EXCHANGE_PASS_H
 #define TRI_OPTIM_EXCHANGE_PASS_H
 
+#include "optim/compress_pass.h"
 #include "optim/optim_options.h"
 #include "runtime/core/status.h"
 #include "runtime/graph/graph.h"
@@ -13,10 +14,12 @@ struct tri_exchange_spec {
     bool fixed_tree;      /* sum ranks by the binary tree of deterministic runs */
     int slices;           /* > 0: in two levels, cut by so many ranks of each node; 0: flat */
     int local_rank;       /* this rank's among those of its node: the slice that it owns */
+    struct tri_compress_spec compress;
+    struct tri_text *report; /* a line about compression, where it was asked for; may be NULL */
 };
 
-/* What section gradient says; buckets of TRI_BUCKET_BYTES where it leaves their size open. Local.
- */
+/* What section gradient says, without its compression; buckets of TRI_BUCKET_BYTES where it leaves
+ * their size open. Local. */
 struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
                                                 bool deterministic);
 
@@ -25,8 +28,9 @@ struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_option
  * an ALLREDUCE over the data axis right behind the op that completes a bucket, and replaces each
  * sum's value by its view of the reduced bucket. In two levels the reduction is REDUCE_SCATTER
  * inside the node, ALLREDUCE of the slice between nodes on the ranks that own one, ALLGATHER inside
- * the node. With one data rank nothing changes. Same on all
- * ranks: g, spec but local_rank. */
+ * the node. The gradients of a bucket that can be compressed are, where the estimate says that it
+ * pays or it is forced (optim/compress_pass.h). With one data rank nothing else changes. Same on
+ * all ranks: g, spec but local_rank. */
 tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
                              const struct tri_exchange_spec *spec) TRI_CHECKED;
 

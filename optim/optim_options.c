@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define OPTIMIZERS  "sgd|adamw|lamb|lars"
-#define COMPRESSORS "none|bf16|int8|topk|powersgd"
+#define COMPRESSORS "none|fp16|bf16|int8|onebit|topk|randk|powersgd"
 
 #define AT(field) offsetof(struct tri_group_options, field)
 static const struct tri_opt group_rows[] = {
@@ -79,19 +79,21 @@ const struct tri_opt tri_gradient_rows[] = {
      "takes what is faster",
      NULL},
     {"gradient.compress.name", TRI_OPT_ENUM, AT(compress.name), "none", COMPRESSORS,
-     "compression of exchanged gradients (only none yet)", NULL},
+     "compression of exchanged gradients, with error feedback", NULL},
     {"gradient.compress.ratio", TRI_OPT_DOUBLE, AT(compress.ratio), "0.01", "(0, 1]",
-     "topk: fraction of the elements that is sent", NULL},
+     "topk, randk: fraction of the elements that is sent", NULL},
     {"gradient.compress.rank", TRI_OPT_INT, AT(compress.rank), "4", "[1, 1024]",
      "powersgd: rank of the approximation", NULL},
     {"gradient.compress.level", TRI_OPT_ENUM, AT(compress.level), "inter", "inter|all",
-     "compress between nodes only, or everywhere", NULL},
+     "compress between nodes only, or everywhere (inter needs one rank a node yet)", NULL},
     {"gradient.compress.force", TRI_OPT_BOOL, AT(compress.force), "false", NULL,
-     "compress even where the plan predicts a loss of time", NULL},
+     "compress even where the estimate says that it does not pay, and on one rank", NULL},
     {"gradient.compress.warmup", TRI_OPT_INT, AT(compress.warmup), "0", "[0, inf)",
-     "updates before compression begins", NULL},
-    {"gradient.compress.momentum_correction", TRI_OPT_BOOL, AT(compress.momentum_correction),
-     "false", NULL, "accumulate momentum before the selection of elements", NULL},
+     "updates before compression begins (not available yet)", NULL},
+    {"gradient.compress.momentum_correction", TRI_OPT_ENUM, AT(compress.momentum_correction),
+     "auto", "auto|true|false",
+     "topk, randk under sgd: accumulate momentum before the choice of elements; auto is true",
+     NULL},
 };
 const size_t tri_gradient_row_count = sizeof(tri_gradient_rows) / sizeof(tri_gradient_rows[0]);
 #undef AT
@@ -152,11 +154,14 @@ tri_status tri_gradient_options_check(const struct tri_gradient_options *g)
     if (g->bucket_mb != (double)TRI_OPT_AUTO && g->bucket_mb * 1048576.0 < 1.0)
         return tri_fail(TRI_ERR_USAGE, "'gradient.bucket_mb' %g is less than one byte",
                         g->bucket_mb);
-    if (g->compress.name != TRI_COMPRESS_NONE)
-        return tri_fail(TRI_ERR_USAGE,
-                        "'gradient.compress.name' %s is not available yet: only none is",
-                        tri_opt_choice(COMPRESSORS, g->compress.name));
+    if (g->compress.warmup > 0)
+        return tri_fail(TRI_ERR_USAGE, "'gradient.compress.warmup' is not available yet");
     return TRI_OK;
+}
+
+const char *tri_compress_name(int choice)
+{
+    return choice == TRI_COMPRESS_NONE ? NULL : tri_opt_choice(COMPRESSORS, choice);
 }
 
 int64_t tri_gradient_bucket_bytes(const struct tri_gradient_options *g)
@@ -197,6 +202,10 @@ tri_status tri_gradient_options_parse(const char *text, struct tri_gradient_opti
     tri_opts_destroy(opts); /* no value of this section points into it */
     TRI_TRY(st);
     TRI_TRY(tri_gradient_options_check(&g));
+    if (g.compress.name != TRI_COMPRESS_NONE)
+        return tri_fail(TRI_ERR_USAGE,
+                        "'gradient.compress.name' %s is not available here yet: only none is",
+                        tri_compress_name(g.compress.name));
     *out = g;
     return TRI_OK;
 }

@@ -47,11 +47,15 @@ struct tri_schedule_options {
 enum tri_hierarchy_choice { TRI_HIERARCHY_AUTO, TRI_HIERARCHY_FLAT, TRI_HIERARCHY_TWO_LEVEL };
 enum tri_compress_choice {
     TRI_COMPRESS_NONE,
+    TRI_COMPRESS_FP16,
     TRI_COMPRESS_BF16,
     TRI_COMPRESS_INT8,
+    TRI_COMPRESS_ONEBIT,
     TRI_COMPRESS_TOPK,
+    TRI_COMPRESS_RANDK,
     TRI_COMPRESS_POWERSGD
 };
+enum tri_correction_choice { TRI_CORRECTION_AUTO, TRI_CORRECTION_TRUE, TRI_CORRECTION_FALSE };
 enum tri_compress_level { TRI_COMPRESS_INTER, TRI_COMPRESS_ALL };
 
 struct tri_gradient_options {
@@ -66,8 +70,8 @@ struct tri_gradient_options {
         int64_t rank;
         int level; /* enum tri_compress_level */
         bool force;
-        int64_t warmup; /* updates */
-        bool momentum_correction;
+        int64_t warmup;          /* updates */
+        int momentum_correction; /* enum tri_correction_choice */
     } compress;
 };
 
@@ -81,6 +85,8 @@ tri_status tri_optimizer_options_check(struct tri_optimizer_options *optimizer) 
 tri_status tri_schedule_options_check(const struct tri_schedule_options *schedule) TRI_CHECKED;
 /* TRI_ERR_USAGE: two sizes of a bucket, or what this version does not exchange by. Local. */
 tri_status tri_gradient_options_check(const struct tri_gradient_options *gradient) TRI_CHECKED;
+/* The name of an enum tri_compress_choice; NULL for none. Local. */
+const char *tri_compress_name(int choice);
 /* Size of a bucket in bytes, whichever key gave it; TRI_OPT_AUTO when none did. Local. */
 int64_t tri_gradient_bucket_bytes(const struct tri_gradient_options *gradient);
 /* Defaults, then the pairs of `text`: "key=value" separated by blanks, keys with or without

@@ -2,6 +2,7 @@
  * counters and norms, so that a step runs without the host. */
 #include "optim/update_pass.h"
 
+#include "optim/compress_pass.h"
 #include "runtime/core/memory.h"
 
 /* Number of inputs of CONTROL before the sums of squares: statistics and counters. */
@@ -64,9 +65,10 @@ static tri_vid optimizer_state(struct tri_graph *g, tri_vid param, const char *w
                            (struct tri_init){.kind = TRI_INIT_ZERO});
 }
 
-static void append_step(struct tri_graph *g, const struct tri_update_spec *spec, tri_vid param,
-                        tri_vid grad, tri_vid scalars)
+static void append_step(struct tri_graph *g, const struct tri_update_spec *spec,
+                        const struct tri_sum *sum, tri_vid scalars)
 {
+    tri_vid param = sum->target, grad = sum->value;
     const struct tri_param_info *info = g->value[param].param;
     const char *name = g->value[param].name;
     struct tri_attrs attrs = {.optimizer = {.lr = info->lr,
@@ -77,13 +79,18 @@ static void append_step(struct tri_graph *g, const struct tri_update_spec *spec,
                                             .eps = spec->eps,
                                             .nesterov = spec->nesterov}};
 
+    if (sum->corrected) {
+        attrs.optimizer.momentum = 0;
+        attrs.optimizer.nesterov = false;
+    }
     if (spec->kind == TRI_OPTIMIZER_ADAMW) {
         tri_vid m = optimizer_state(g, param, "exp_avg");
         tri_vid v = optimizer_state(g, param, "exp_avg_sq");
 
         tri_graph_op1(g, TRI_OP_ADAMW, name, (tri_vid[]){param, grad, m, v, scalars}, 5, &attrs);
     } else {
-        tri_vid m = spec->momentum != 0 ? optimizer_state(g, param, "momentum") : TRI_NONE;
+        tri_vid m =
+            attrs.optimizer.momentum != 0 ? optimizer_state(g, param, "momentum") : TRI_NONE;
 
         tri_graph_op1(g, TRI_OP_SGD, name, (tri_vid[]){param, grad, m, scalars}, 4, &attrs);
     }
@@ -96,11 +103,12 @@ tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *sp
     g->phase = TRI_PHASE_UPDATE;
     g->grain = TRI_NONE;
     scalars = append_control(g, spec);
+    tri_compress_commit(g, scalars);
     for (int i = 0; i < g->nsum && scalars != TRI_NONE; i++) {
         const struct tri_sum *s = &g->sum[i];
 
         if (s->kind == TRI_SUM_GRAD)
-            append_step(g, spec, s->target, s->value, scalars);
+            append_step(g, spec, s, scalars);
         if (s->kind == TRI_SUM_MOMENTS)
             tri_graph_op1(g, TRI_OP_BATCHNORM_RUNNING, g->value[s->target].name,
                           (tri_vid[]){s->target, s->target2, s->value, scalars}, 4,

@@ -1,0 +1,307 @@
+/* Each gradient is compressed on its own and only the payloads share a bucket, so that residuals
+ * and results do not depend on how gradients are packed.
+ *
+ * A payload goes to all ranks (GATHER) and every rank sums all of them in rank order. Low rank
+ * needs two sums instead, of the left and of the right factors. */
+#include "optim/compress_pass.h"
+
+#include "optim/compressors/compressors.h"
+#include "runtime/core/memory.h"
+
+#include <math.h>
+
+/* Multiply-adds per second of the plain loops of the low-rank kernels on one thread, measured on a
+ * core with AVX-512. */
+static const double LOW_RANK_RATE = 1e9;
+
+/* Assumed until links are measured: shared memory, and 1 Gbit/s. */
+static const struct tri_link_rate inside_node = {4e9, 2e-6}, between_nodes = {1.2e8, 5e-5};
+
+static const struct tri_compressor *method_of(int name)
+{
+    switch (name) {
+    case TRI_COMPRESS_FP16:
+        return &tri_compressor_fp16;
+    case TRI_COMPRESS_BF16:
+        return &tri_compressor_bf16;
+    case TRI_COMPRESS_INT8:
+        return &tri_compressor_int8;
+    case TRI_COMPRESS_ONEBIT:
+        return &tri_compressor_onebit;
+    case TRI_COMPRESS_TOPK:
+        return &tri_compressor_topk;
+    case TRI_COMPRESS_RANDK:
+        return &tri_compressor_randk;
+    default:
+        return NULL;
+    }
+}
+
+static const char *refuse(bool all, int ranks, int nodes)
+{
+    if (all || nodes == ranks)
+        return NULL;
+    return nodes == 1 ? "all ranks share one node (gradient.compress.level is inter)"
+                      : "nodes hold several ranks (gradient.compress.level is inter)";
+}
+
+struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_options *gradient,
+                                                const struct tri_optimizer_options *o,
+                                                uint64_t seed, int ranks, int nodes)
+{
+    bool all = gradient->compress.level == TRI_COMPRESS_ALL;
+    struct tri_compress_spec s = {
+        .name = tri_compress_name(gradient->compress.name),
+        .off = refuse(all, ranks, nodes),
+        .link = nodes > 1 ? between_nodes : inside_node,
+        .method = method_of(gradient->compress.name),
+        .ratio = gradient->compress.ratio,
+        .force = gradient->compress.force,
+        .seed = seed,
+    };
+
+    if (gradient->compress.name == TRI_COMPRESS_NONE || s.off != NULL) {
+        s.method = NULL;
+        s.force = false;
+        return s;
+    }
+    if (gradient->compress.name == TRI_COMPRESS_POWERSGD)
+        s.low_rank = gradient->compress.rank;
+    if (s.method != NULL && s.method->clear_sent != NULL && o->name == TRI_OPTIMIZER_CHOICE_SGD &&
+        gradient->compress.momentum_correction != TRI_CORRECTION_FALSE) {
+        s.momentum = o->momentum;
+        s.nesterov = o->nesterov;
+    }
+    return s;
+}
+
+/* --- choice --------------------------------------------------------------------------------------
+ */
+
+static struct tri_attr_compress attributes(const struct tri_compress_spec *spec)
+{
+    return (struct tri_attr_compress){.method = spec->method,
+                                      .seed = spec->seed,
+                                      .ratio = spec->ratio,
+                                      .momentum = spec->momentum,
+                                      .nesterov = spec->nesterov};
+}
+
+/* A gradient as a matrix: first dim x all others. */
+static void matrix_of(const struct tri_value *v, int64_t *n, int64_t *m)
+{
+    *n = v->shape.ndim > 0 ? v->shape.dim[0] : 1;
+    *m = *n > 0 ? tri_shape_count(&v->shape) / *n : 0;
+}
+
+bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
+                      const struct tri_compress_spec *spec)
+{
+    const struct tri_value *v = &g->value[s->value];
+    int64_t n, m, count = tri_shape_count(&v->shape);
+
+    if ((spec->method == NULL && spec->low_rank == 0) || s->kind != TRI_SUM_GRAD ||
+        v->dtype != TRI_F32 || count == 0 || count > UINT32_MAX)
+        return false;
+    matrix_of(v, &n, &m);
+    return spec->low_rank == 0 || (v->shape.ndim > 1 && (n + m) * spec->low_rank < n * m &&
+                                   spec->low_rank <= n && spec->low_rank <= m);
+}
+
+void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
+                               const struct tri_compress_spec *spec, int ranks,
+                               struct tri_compress_estimate *e)
+{
+    const struct tri_value *v = &g->value[s->value];
+    struct tri_attr_compress a = attributes(spec);
+    int64_t count = tri_shape_count(&v->shape), n, m, payload;
+    double bytes = 4.0 * (double)count, share = 2.0 * (ranks - 1) / ranks, work, sent;
+
+    matrix_of(v, &n, &m);
+    if (spec->low_rank > 0) {
+        payload = 4 * (n + m) * spec->low_rank;
+        sent = share * (double)payload;
+        work = 4.0 * (double)(count * spec->low_rank) / LOW_RANK_RATE;
+    } else {
+        payload = spec->method->bytes(&a, count);
+        sent = (ranks - 1.0) * (double)payload;
+        work = bytes / spec->method->bytes_per_s;
+        work *= spec->method->clear_sent != NULL ? 1 : (1.0 + ranks) / 2;
+    }
+    e->bytes += 4 * count;
+    e->payload += payload;
+    e->plain_s += share * bytes / spec->link.bytes_per_s;
+    e->compressed_s += sent / spec->link.bytes_per_s + work;
+}
+
+/* --- ops -----------------------------------------------------------------------------------------
+ */
+
+static const char *state_name(struct tri_graph *g, const char *parameter, const char *what)
+{
+    return tri_pool_printf(&g->pool, "compress/%s/%s", parameter, what);
+}
+
+static tri_vid make_state(struct tri_graph *g, const char *parameter, const char *what,
+                          struct tri_shape shape, enum tri_init_kind init, bool by_rank)
+{
+    tri_vid v = tri_graph_state(g, state_name(g, parameter, what), TRI_F32, shape,
+                                (struct tri_init){.kind = init, .a = 1});
+
+    if (v != TRI_NONE)
+        g->value[v].by_rank = by_rank;
+    return v;
+}
+
+static tri_vid compress_one(struct tri_graph *g, struct tri_sum *s,
+                            const struct tri_attr_compress *attrs)
+{
+    const char *name = g->value[s->target].name;
+    struct tri_shape shape = g->value[s->value].shape;
+    tri_vid in[4] = {s->value, TRI_NONE, g->counters, TRI_NONE};
+    struct tri_attrs a = {.compress = *attrs};
+
+    a.compress.stream = tri_hash_name(name);
+    in[1] = make_state(g, name, "residual", shape, TRI_INIT_ZERO, true);
+    if (attrs->momentum != 0) {
+        in[3] = make_state(g, name, "velocity", shape, TRI_INIT_ZERO, true);
+        s->corrected = true;
+    }
+    return tri_graph_op1(g, TRI_OP_COMPRESS, name, in, 4, &a);
+}
+
+static void append_payloads(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                            const struct tri_mesh *mesh, const struct tri_compress_spec *spec)
+{
+    struct tri_attr_compress attrs = attributes(spec);
+    struct tri_attrs comm = {.comm = {.axis = TRI_AXIS_DATA, .ranks = mesh->size[TRI_AXIS_DATA]}};
+    tri_vid *payload = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*payload));
+    tri_vid in[2] = {TRI_NONE, g->counters};
+    int64_t at = 0;
+
+    if (payload == NULL)
+        return;
+    attrs.rank = mesh->coord[TRI_AXIS_DATA];
+    attrs.ranks = comm.comm.ranks;
+    for (int i = 0; i < n; i++)
+        payload[i] = compress_one(g, &g->sum[sum[i]], &attrs);
+    in[0] = tri_graph_op1(g, TRI_OP_PACK, name, payload, n, NULL);
+    if (in[0] == TRI_NONE)
+        return;
+    attrs.stride = tri_shape_count(&g->value[in[0]].shape);
+    in[0] = tri_graph_op1(g, TRI_OP_GATHER, name, in, 1, &comm);
+    for (int i = 0; i < n && in[0] != TRI_NONE; i++) {
+        struct tri_sum *s = &g->sum[sum[i]];
+        const char *parameter = g->value[s->target].name;
+        struct tri_attrs a = {.compress = attrs};
+
+        at = tri_pack_next(at, TRI_U8);
+        a.compress.stream = tri_hash_name(parameter);
+        a.compress.offset = at;
+        a.compress.shape = g->value[s->value].shape;
+        at += tri_shape_count(&g->value[payload[i]].shape);
+        s->value = tri_graph_op1(g, TRI_OP_DECOMPRESS, parameter, in, 2, &a);
+    }
+}
+
+/* Packs part[0..n), sums them over the data axis, and replaces each by its view. */
+static void sum_parts(struct tri_graph *g, tri_vid *part, int n, const char *name)
+{
+    struct tri_attrs comm = {.comm = {.axis = TRI_AXIS_DATA}};
+    tri_vid flat = tri_graph_op1(g, TRI_OP_PACK, name, part, n, NULL);
+    int64_t at = 0;
+
+    flat = tri_graph_op1(g, TRI_OP_ALLREDUCE, name, &flat, 1, &comm);
+    for (int i = 0; i < n && flat != TRI_NONE; i++) {
+        struct tri_attrs view = {.view = {.shape = g->value[part[i]].shape}};
+
+        at = tri_pack_next(at, TRI_F32);
+        view.view.offset = at;
+        at += tri_shape_count(&view.view.shape);
+        part[i] = tri_graph_op1(g, TRI_OP_VIEW, g->value[part[i]].name, &flat, 1, &view);
+    }
+}
+
+static void append_low_rank(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                            const struct tri_compress_spec *spec)
+{
+    tri_vid *part = tri_pool_alloc(&g->pool, 3 * (size_t)n * sizeof(*part)), *x, *basis;
+
+    if (part == NULL)
+        return;
+    x = part + n;
+    basis = x + n;
+    for (int i = 0; i < n; i++) {
+        const struct tri_sum *s = &g->sum[sum[i]];
+        const char *parameter = g->value[s->target].name;
+        struct tri_shape shape = g->value[s->value].shape, right = {.ndim = 2};
+        tri_vid in[3] = {s->value};
+        int32_t op;
+
+        matrix_of(&g->value[s->value], &right.dim[1], &right.dim[0]);
+        right.dim[1] = spec->low_rank;
+        in[1] = make_state(g, parameter, "residual", shape, TRI_INIT_ZERO, true);
+        in[2] = make_state(g, parameter, "right", right, TRI_INIT_NORMAL, false);
+        op = tri_graph_op(g, TRI_OP_LOWRANK_LEFT, parameter, in, 3, NULL, UINT32_MAX);
+        if (op == TRI_NONE)
+            return;
+        x[i] = g->op[op].out[0];
+        part[i] = g->op[op].out[1];
+    }
+    sum_parts(g, part, n, tri_pool_printf(&g->pool, "%s.left", name));
+    for (int i = 0; i < n; i++) {
+        const char *parameter = g->value[g->sum[sum[i]].target].name;
+        int32_t op = tri_graph_op(g, TRI_OP_LOWRANK_RIGHT, parameter, (tri_vid[]){x[i], part[i]}, 2,
+                                  NULL, UINT32_MAX);
+
+        if (op == TRI_NONE)
+            return;
+        basis[i] = g->op[op].out[0];
+        part[i] = g->op[op].out[1];
+    }
+    sum_parts(g, part, n, tri_pool_printf(&g->pool, "%s.right", name));
+    for (int i = 0; i < n; i++) {
+        struct tri_sum *s = &g->sum[sum[i]];
+        struct tri_attrs a = {.compress = {.shape = g->value[s->value].shape}};
+
+        s->value = tri_graph_op1(g, TRI_OP_LOWRANK_PRODUCT, g->value[s->target].name,
+                                 (tri_vid[]){basis[i], part[i]}, 2, &a);
+    }
+}
+
+void tri_compress_bucket(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                         const struct tri_mesh *mesh, const struct tri_compress_spec *spec)
+{
+    if (spec->low_rank > 0)
+        append_low_rank(g, sum, n, name, spec);
+    else
+        append_payloads(g, sum, n, name, mesh, spec);
+}
+
+/* --- the decision --------------------------------------------------------------------------------
+ */
+
+static void commit(struct tri_graph *g, const char *name, tri_vid state, tri_vid next,
+                   tri_vid scalars)
+{
+    tri_graph_op1(g, TRI_OP_COMMIT, name, (tri_vid[]){state, next, scalars}, 3, NULL);
+}
+
+void tri_compress_commit(struct tri_graph *g, tri_vid scalars)
+{
+    for (int o = 0, n = g->nop; o < n && scalars != TRI_NONE; o++) {
+        const struct tri_op op = g->op[o];
+
+        if (op.kind == TRI_OP_COMPRESS) {
+            commit(g, op.name, op.in[1], op.out[1], scalars);
+            if (op.nin > 3 && op.in[3] != TRI_NONE)
+                commit(g, op.name, op.in[3], op.out[2], scalars);
+        }
+        if (op.kind == TRI_OP_LOWRANK_RIGHT)
+            commit(g, op.name, tri_graph_find(g, state_name(g, op.name, "residual")), op.out[2],
+                   scalars);
+        if (op.kind == TRI_OP_LOWRANK_PRODUCT)
+            commit(g, op.name, tri_graph_find(g, state_name(g, op.name, "right")), op.in[1],
+                   scalars);
+    }
+}

@@ -1,0 +1,62 @@
+/* Compression as ops: what the exchange pass puts in place of the sum of a bucket, and what the
+ * update pass does with residuals. */
+#ifndef TRI_OPTIM_COMPRESS_PASS_H
+#define TRI_OPTIM_COMPRESS_PASS_H
+
+#include "optim/optim_options.h"
+#include "runtime/core/status.h"
+#include "runtime/core/text.h"
+#include "runtime/graph/graph.h"
+#include "runtime/plan/mesh.h"
+
+/* The link that the exchange crosses, for the estimate. */
+struct tri_link_rate {
+    double bytes_per_s, latency_s;
+};
+
+struct tri_compress_spec {
+    const char *name;                    /* for reports; NULL: not asked for */
+    const char *off;                     /* why it is asked for but cannot be; NULL: it can */
+    const struct tri_compressor *method; /* NULL: none, or low rank */
+    int64_t low_rank;                    /* powersgd: its rank; 0: another method */
+    double ratio;                        /* topk, randk */
+    double momentum;                     /* of the correction; 0: plain error feedback */
+    bool nesterov;
+    bool force;    /* without asking the estimate, and on one rank too */
+    uint64_t seed; /* of random choices */
+    struct tri_link_rate link;
+};
+
+/* What gradient.compress asks for in a job of `ranks` ranks on `nodes` nodes; sgd's momentum is
+ * corrected where topk or randk send few elements of it, unless momentum_correction says no.
+ * Without a name: no compression. Local. */
+struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_options *gradient,
+                                                const struct tri_optimizer_options *optimizer,
+                                                uint64_t seed, int ranks, int nodes);
+
+/* Bytes before and behind compression, and estimated seconds of an exchange without and with it. */
+struct tri_compress_estimate {
+    int64_t bytes, payload;
+    double plain_s, compressed_s;
+};
+
+/* The sum can be compressed at all: a gradient in f32, for low rank a matrix that shrinks. Local.
+ */
+bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
+                      const struct tri_compress_spec *spec);
+/* Adds the gradient of s, exchanged between n ranks, to e. Local. */
+void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
+                               const struct tri_compress_spec *spec, int n,
+                               struct tri_compress_estimate *e);
+
+/* Appends the exchange of the gradients sum[0..n) (indices in g->sum) over the data axis and
+ * replaces their values by the sums. Makes the states "compress/<parameter>/residual" and
+ * "velocity" (of each rank), or for low rank "right" (the same on all ranks). Same on all ranks:
+ * all but mesh->rank. */
+void tri_compress_bucket(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                         const struct tri_mesh *mesh, const struct tri_compress_spec *spec);
+
+/* Appends a COMMIT for each state of compression, behind the decision in `scalars`. Local. */
+void tri_compress_commit(struct tri_graph *g, tri_vid scalars);
+
+#endif

@@ -1,0 +1,232 @@
+"""Compressed exchange of gradients: error feedback, its state in checkpoints, repeatability, accuracy.
+
+By hand: x = 2^-16 a, y = -2^15 makes the gradient of the squared error exactly a for each input of a linear model (w x is below
+the last bit of y); with sgd and lr 1 the weights are minus what was delivered.
+"""
+import numpy as np
+
+from harness import close, equal, run_tests
+
+DENSE = ("fp16", "bf16", "int8", "onebit")
+ALL = DENSE + ("topk", "randk", "powersgd")
+FROZEN_BIAS = dict(match="*bias", freeze=True)
+
+
+def compress(name, **more):
+    return dict(name=name, level="all", force=True, **more)
+
+
+def by_hand(t, rows):
+    g = np.atleast_2d(np.asarray(rows, np.float32))
+    t.values(g * 2.0**-16, np.full(len(g), -(2.0**15)))
+    t.weights({"layers.0.weight": np.zeros((1, g.shape[1])), "layers.0.bias": [0]})
+    return dict(name="mlp", hidden=[], init="init.h5")
+
+
+def hand_config(t, run, how, steps, batch=1, momentum=0, more=None, **debug):
+    gradient = dict(compress=how)
+    gradient.update(more or {})
+    return t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[], init="init.h5"),
+                    data=dict(path="data.h5", batch=batch, grain=1, shuffle=False), checkpoint=dict(every=1, keep=50),
+                    optimizer=dict(name="sgd", lr=1, momentum=momentum, groups=[FROZEN_BIAS]), gradient=gradient,
+                    debug=dict(hash_every=1, **debug))
+
+
+def delivered(t, run, step):
+    return list(-t.params(step, run)["layers.0.weight"][0])
+
+
+def residual(t, run, step, what="residual", name="layers.0.weight"):
+    with t.checkpoint(step, run) as f:
+        return f[f"state/compress/{name}/{what}"][...]
+
+
+# --- G06 -----------------------------------------------------------------------------------------------
+
+
+def test_g06_topk_by_hand(t):
+    by_hand(t, [3, 2, 1])
+    t.train(hand_config(t, "run", compress("topk", ratio=0.3), 3)).expect(0, "compression topk", "forced")
+    equal([delivered(t, "run", s) for s in (1, 2, 3)], [[3, 0, 0], [3, 4, 0], [9, 4, 0]], "delivered")
+    equal([list(residual(t, "run", s).ravel()) for s in (1, 2, 3)], [[0, 2, 1], [3, 0, 2], [0, 2, 3]], "residual")
+    equal(list(residual(t, "run", 3).shape), [1, 1, 3], "shape")
+
+
+def test_g06_residual_survives_a_resume_and_other_buckets(t):
+    by_hand(t, [3, 2, 1])
+    how = compress("topk", ratio=0.3)
+    t.train(hand_config(t, "run", how, 2)).expect(0)
+    t.train(hand_config(t, "run", how, 3, more=dict(bucket_bytes=1))).expect(0, "going on from")
+    equal(delivered(t, "run", 3), [9, 4, 0], "delivered")
+    equal(list(residual(t, "run", 3).ravel()), [0, 2, 3], "residual")
+
+
+def test_g06_residual_is_kept_for_each_rank(t):
+    by_hand(t, [[3, 2, 1], [1, 5, 2]])
+    how = compress("topk", ratio=0.3)
+    t.train(hand_config(t, "run", how, 2, batch=2), ranks=2).expect(0)
+    equal(residual(t, "run", 2).reshape(2, 3).tolist(), [[3, 0, 2], [2, 0, 4]], "residuals")
+    assert delivered(t, "run", 2) == [1.5, 7, 0], delivered(t, "run", 2)  # (3 + 0) / 2, (4 + 10) / 2
+    t.train(hand_config(t, "run", how, 3, batch=2), ranks=2).expect(0)
+    close(np.array(delivered(t, "run", 3)) * 2 + residual(t, "run", 3).reshape(2, 3).sum(0), [12, 21, 9])
+
+
+def test_g06_another_number_of_ranks_keeps_the_sum(t):
+    by_hand(t, [[3, 2, 1], [1, 5, 2], [2, 2, 9], [0, 1, 0]])
+    how = compress("topk", ratio=0.3)
+    total = np.array([6, 10, 12])
+    for i, (steps, ranks) in enumerate(((2, 2), (3, 4), (5, 1), (6, 2))):
+        r = t.train(hand_config(t, "run", how, steps, batch=4), ranks=ranks).expect(0)
+        assert ("spread evenly" in r.out + r.err) == (i > 0), r.err
+        rest = residual(t, "run", steps)
+        equal(list(rest.shape), [ranks, 1, 3], "shape")
+        close(np.array(delivered(t, "run", steps)) * 4 + rest.reshape(ranks, 3).sum(0), total * steps, 1e-5)
+
+
+def test_g06_without_compression_the_state_is_dropped_with_a_line(t):
+    by_hand(t, [3, 2, 1])
+    t.train(hand_config(t, "run", compress("topk", ratio=0.3), 2)).expect(0)
+    t.train(hand_config(t, "run", dict(name="none"), 3)).expect(0, "are dropped")
+    t.train(hand_config(t, "run", compress("topk", ratio=0.3), 4)).expect(0, "start fresh")
+
+
+def test_g06_low_rank(t):
+    # lr is so small that the gradient stays what it is: a matrix of full rank
+    r = np.random.default_rng(3)
+    x, y = r.normal(size=(16, 8)).astype("f4"), r.normal(size=(16, 6)).astype("f4")
+    t.values(x, y)
+    t.weights({"layers.0.weight": np.zeros((6, 8)), "layers.0.bias": np.zeros(6)})
+
+    def config(run, steps, **gradient):
+        return t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[], init="init.h5"),
+                        data=dict(path="data.h5", batch=16, grain=4, shuffle=False), checkpoint=dict(every=1, keep=50),
+                        optimizer=dict(name="sgd", lr=1e-6, momentum=0, groups=[FROZEN_BIAS]), gradient=gradient)
+
+    how = compress("powersgd", rank=1)
+    t.train(config("plain", 1), ranks=1).expect(0)
+    g = -t.params(1, "plain")["layers.0.weight"]  # lr times the mean gradient
+    for ranks in (1, 2):
+        whole, parts = f"whole-{ranks}", f"parts-{ranks}"
+        t.train(config(whole, 4, compress=how), ranks=ranks).expect(0)
+        t.train(config(parts, 2, compress=how), ranks=ranks).expect(0)
+        t.train(config(parts, 4, compress=how, bucket_bytes=1), ranks=ranks).expect(0)
+        w = t.params(4, whole)["layers.0.weight"]
+        assert w.tobytes() == t.params(4, parts)["layers.0.weight"].tobytes(), "resume changes bits"
+        assert np.linalg.matrix_rank(w, tol=1e-3 * np.abs(w).max()) >= 2, "the residual never came"
+        rest = residual(t, whole, 4)
+        equal(list(rest.shape), [ranks, 6, 8], "shape")
+        scale = np.abs(g).max()
+        close((-w + rest.sum(0) * 1e-6 / 16) / scale, 4 * g / scale, 2e-3)
+
+
+# --- skipped steps -------------------------------------------------------------------------------------
+
+
+def test_a_skipped_step_leaves_residuals_alone(t):
+    by_hand(t, [[3, 2, 1], [1, 5, 2]])
+    for name, momentum in (("topk", 0), ("topk", 0.5), ("randk", 0), ("int8", 0), ("fp16", 0), ("bf16", 0), ("onebit", 0)):
+        for what in ("inf", "nan"):
+            run = f"{name}-{momentum}-{what}"
+            config = hand_config(t, run, compress(name, ratio=0.3), 4, batch=2, momentum=momentum,
+                                 inject=[dict(rank=1, step=3, where="backward", what=what, parameter="layers.0.weight")])
+            t.train(config, ranks=2).expect(0, "not finite")
+            equal([m["skipped"] for m in t.metrics(run)], [0, 0, 1, 0], "skipped")
+            for state in ("residual",) + (("velocity",) if momentum else ()):
+                a, b = residual(t, run, 2, state), residual(t, run, 3, state)
+                assert a.tobytes() == b.tobytes(), (run, state, a, b)
+            assert np.isfinite(residual(t, run, 4)).all()
+
+
+# --- momentum correction -------------------------------------------------------------------------------
+
+
+def test_momentum_correction_by_hand(t):
+    # u = m u + g, v += u, the largest of v goes out and its u and v are cleared; no momentum behind the exchange
+    by_hand(t, [3, 2, 1])
+    m, u, v, sent, g = 0.5, np.zeros(3), np.zeros(3), np.zeros(3), np.array([3.0, 2, 1])
+    t.train(hand_config(t, "run", compress("topk", ratio=0.3), 6, momentum=m)).expect(0)
+    for step in range(1, 7):
+        u = m * u + g
+        v = v + u
+        k = int(np.argmax(v))
+        sent[k] += v[k]
+        u[k] = v[k] = 0
+        # later weights reach the last bit of y
+        close(delivered(t, "run", step), sent, 1e-6)
+        close(residual(t, "run", step).ravel(), v, 1e-6)
+        close(residual(t, "run", step, "velocity").ravel(), u, 1e-6)
+    with t.checkpoint(6) as f:
+        assert "optimizer" not in f["state"], list(f["state"])
+    t.train(hand_config(t, "off", compress("topk", ratio=0.3, momentum_correction=False), 2, momentum=m)).expect(0)
+    equal(delivered(t, "off", 2), [4.5, 4, 0], "3, then 3 m, and 4")
+
+
+# --- whole runs ----------------------------------------------------------------------------------------
+
+
+def mlp(t, run, ranks, how, steps=60, more=None, **sections):
+    gradient = dict(compress=how) if how else {}
+    gradient.update(more or {})
+    config = t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[24]),
+                      data=dict(path="data.h5", batch=32, grain=8), gradient=gradient, debug=dict(hash_every=1), **sections)
+    t.train(config, ranks=ranks).expect(0)
+    return float(np.mean([m["loss"] for m in t.metrics(run)][-10:]))
+
+
+def test_training_reaches_the_uncompressed_loss(t):
+    t.classes(512)
+    optimizer = dict(name="sgd", lr=0.05)
+    steps = 120
+    base = mlp(t, "base", 2, None, steps, optimizer=optimizer)
+    for name in ALL:
+        loss = mlp(t, name, 2, compress(name, ratio=0.3, rank=2), steps, optimizer=optimizer)
+        # what was sent loses its momentum, so that sparse methods are slower at first
+        assert loss < 1.5 * base + (0.15 if name in ("topk", "randk") else 0.02), f"{name}: {loss} against {base}"
+
+
+def test_a_language_model_trains_with_adamw_and_clipping(t):
+    t.tokens(6000)
+
+    def train(run, how):
+        config = t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=120, eval_every=0),
+                          model=dict(name="gpt", layers=1, heads=2, width=32, context=16), data=dict(path="data.h5", batch=16, grain=4),
+                          optimizer=dict(name="adamw", lr=3e-3), gradient=dict(clip_norm=1.0, compress=how))
+        t.train(config, ranks=2).expect(0)
+        return float(np.mean([m["loss"] for m in t.metrics(run)][-10:]))
+
+    base = train("base", dict(name="none"))
+    for name in ("int8", "topk", "powersgd"):
+        loss = train(name, compress(name, ratio=0.25))
+        assert loss < 1.1 * base, f"{name}: {loss} against {base}"
+
+
+def test_runs_repeat_bit_for_bit(t):
+    t.classes(256)
+    for name in ALL:
+        how = compress(name, ratio=0.1)
+        mlp(t, f"{name}-a", 2, how, 10)
+        mlp(t, f"{name}-b", 2, how, 10, more=dict(overlap=False, bucket_bytes=1))
+        a, b = t.texts("loss", "weights_hash", run=f"{name}-a"), t.texts("loss", "weights_hash", run=f"{name}-b")
+        equal(a, b, name)
+
+
+def test_a_resumed_run_is_the_straight_one(t):
+    t.classes(256)
+    for name in ALL:
+        how = compress(name, ratio=0.1)
+        mlp(t, f"{name}-a", 2, how, 12)
+        mlp(t, f"{name}-b", 2, how, 5)
+        mlp(t, f"{name}-b", 2, how, 12)
+        equal(t.texts("weights_hash", run=f"{name}-a"), t.texts("weights_hash", run=f"{name}-b"), name)
+
+
+def test_the_estimate_and_the_level_decide(t):
+    t.classes(64)
+    config = t.config(run=dict(steps=2, eval_every=0), model=dict(name="mlp", hidden=[24]), data=dict(path="data.h5", batch=32, grain=8),
+                      gradient=dict(compress=dict(name="topk")))
+    t.train(config, ranks=2).expect(0, "compression topk: none", "all ranks share one node")
+    t.train(config, "run.dir=" + t.path("all"), "gradient.compress.level=all", ranks=2).expect(0, "does not pay")
+    t.train(config, "run.dir=" + t.path("warm"), "gradient.compress.warmup=3").expect(2, "not available")
+
+
+run_tests(globals())
