@@ -28,6 +28,12 @@ static bool grow(struct tri_text *t, size_t extra)
     return true;
 }
 
+void tri_text_reserve(struct tri_text *t, size_t bytes)
+{
+    if (bytes > t->len)
+        (void)grow(t, bytes - t->len);
+}
+
 void tri_text_printf(struct tri_text *t, const char *fmt, ...)
 {
     va_list args;

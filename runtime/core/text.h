@@ -17,6 +17,8 @@ struct tri_text {
     bool failed;
 };
 
+/* Makes room for `bytes` of text, so that lines up to that length allocate nothing. */
+void tri_text_reserve(struct tri_text *t, size_t bytes);
 void tri_text_printf(struct tri_text *t, const char *fmt, ...) TRI_PRINTF(2, 3);
 /* A JSON string literal with quotes and escapes. */
 void tri_text_json_string(struct tri_text *t, const char *s);

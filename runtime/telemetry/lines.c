@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLOTS 16
+#define SLOTS      16
+#define LINE_BYTES 1023 /* set aside for a line; a longer one makes its slot grow */
 
 struct slot {
     struct tri_lines *lines;
@@ -39,8 +40,10 @@ tri_status tri_lines_create(int fd, const char *name, bool owned, struct tri_lin
     l->fd = fd;
     l->owned = owned;
     l->name = copy;
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < SLOTS; i++) {
         l->slot[i].lines = l;
+        tri_text_reserve(&l->slot[i].text, LINE_BYTES);
+    }
     *out = l;
     return TRI_OK;
 }
