@@ -58,9 +58,6 @@ static const struct subject subjects[] = {
               .classes = 1000,
               .x = {.ndim = 3, .dim = {28, 28, 1}}}}};
 
-/* --- memory of a kernel
- * ----------------------------------------------------------------------------- */
-
 /* Floats near one, 64-bit counters zero, and small positive integers: ids, classes. A single
  * integer is `single`. */
 static void fill(void *buf, const struct tri_value *v, int64_t single)
@@ -111,9 +108,6 @@ static tri_status make_args(const struct subject *s, const struct tri_graph *g,
     }
     return TRI_OK;
 }
-
-/* --- one line
- * --------------------------------------------------------------------------------------- */
 
 static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *args,
                               double *best_s, double *median_s)
@@ -274,9 +268,6 @@ static tri_status measure_program(struct bench *b, const struct subject *s,
     }
     return st;
 }
-
-/* --- a model
- * ---------------------------------------------------------------------------------------- */
 
 /* The programs of a model: training, evaluation, and one new position of generation. */
 static tri_status compile(const struct bench *b, const struct subject *s,

@@ -51,9 +51,6 @@ struct work {
     int64_t resident;  /* bytes, largest rank */
 };
 
-/* --- set-up
- * ----------------------------------------------------------------------------------------- */
-
 static tri_status compile(struct bench *b)
 {
     struct tri_session *s = &b->session;
@@ -118,9 +115,6 @@ static tri_status open_bench(struct bench *b)
     return tri_comm_agree(b->control, open_loader(b));
 }
 
-/* --- measurement
- * ------------------------------------------------------------------------------------ */
-
 static void add_phases(const struct bench *b, double measured[MEASURED])
 {
     const struct tri_program *p = b->session.train;
@@ -174,9 +168,6 @@ static tri_status measure(struct bench *b)
     return better_limits(b);
 }
 
-/* --- work
- * ------------------------------------------------------------------------------------------- */
-
 /* Operations of the products and convolutions of this rank's forward pass: 2 a MAC. */
 static double forward_products(const struct tri_program *p)
 {
@@ -225,9 +216,6 @@ static tri_status count_work(struct bench *b, struct work *w)
     w->resident = (int64_t)usage.ru_maxrss * 1024;
     return tri_comm_allreduce(b->control, &w->resident, 1, TRI_I64, TRI_REDUCE_MAX, false);
 }
-
-/* --- report
- * ----------------------------------------------------------------------------------------- */
 
 static void print_report(const struct bench *b, const struct work *w, double best[MEASURED],
                          double median[MEASURED])
@@ -322,9 +310,6 @@ static tri_status run_opened(struct bench *b)
         print_report(b, &work, best, median);
     return tri_comm_agree(b->control, write_json(b, &work, best, median));
 }
-
-/* --- command
- * ---------------------------------------------------------------------------------------- */
 
 static void close_all(struct bench *b)
 {

@@ -73,9 +73,6 @@ tri_status tri_program_simulate(const struct tri_program *p, const struct tri_co
     return TRI_OK;
 }
 
-/* --- measurement
- * ------------------------------------------------------------------------------------- */
-
 /* Best time of one run, in seconds. */
 static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *a,
                               double *best)
