@@ -30,6 +30,11 @@ bool tri_dtype_is_float(enum tri_dtype t)
     return rows[t].is_float;
 }
 
+bool tri_dtype_is_half(enum tri_dtype t)
+{
+    return t == TRI_BF16 || t == TRI_F16;
+}
+
 static uint32_t bits_of(float x)
 {
     uint32_t u;

@@ -30,6 +30,8 @@ enum tri_dtype {
 size_t tri_dtype_bytes(enum tri_dtype t);
 const char *tri_dtype_name(enum tri_dtype t);
 bool tri_dtype_is_float(enum tri_dtype t);
+/* bf16 or f16. */
+bool tri_dtype_is_half(enum tri_dtype t);
 
 /* bf16/f16 <-> f32, round to nearest even; f32 values beyond the f16 range become infinite; NaN
  * stays NaN. */

@@ -136,6 +136,10 @@ static tri_status fuse_softmax_xent(struct fusion *f, int32_t i)
     op = &f->g->op[loss];
     if (op->in[0] != grad.in[0] || op->in[1] != grad.in[1])
         return TRI_OK;
+    if (grad.nin > 3 && grad.in[3] != TRI_NONE) {
+        TRI_TRY(set_inputs(f, loss, (tri_vid[]){grad.in[0], grad.in[1], grad.in[3]}, 3));
+        op->attrs = grad.attrs;
+    }
     op->kind = TRI_OP_SOFTMAX_XENT_FUSED;
     f->g->value[lse].producer = TRI_NONE;
     take_output(f, loss, 1, grad.out[0]);

@@ -43,11 +43,18 @@ enum tri_role {
 
 /* How a parameter or state starts. Element i draws from the Philox stream of the value's name, so
  * that the start depends on the seed and the name alone, never on rank or layout. */
-enum tri_init_kind { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL, TRI_INIT_UNIFORM };
+enum tri_init_kind {
+    TRI_INIT_ZERO,
+    TRI_INIT_ONE,
+    TRI_INIT_NORMAL,
+    TRI_INIT_UNIFORM,
+    TRI_INIT_CONSTANT
+};
 
 struct tri_init {
     enum tri_init_kind kind;
-    float a; /* NORMAL: standard deviation; UNIFORM: bound, values in [-a, a) */
+    float
+        a; /* NORMAL: standard deviation; UNIFORM: bound, values in [-a, a); CONSTANT: the value */
 };
 
 /* What the optimizer and the checkpoint know of a parameter beyond its shape. */
@@ -125,10 +132,16 @@ struct tri_graph {
     int32_t grain;        /* given to ops appended from now on */
 };
 
+/* --- life
+ * ------------------------------------------------------------------------------------------- */
+
 tri_status tri_graph_create(struct tri_graph **out) TRI_CHECKED;
 void tri_graph_destroy(struct tri_graph *g);
 /* First failure while building, with its message in tri_error_text(). Local. */
 tri_status tri_graph_status(const struct tri_graph *g) TRI_CHECKED;
+
+/* --- values
+ * ----------------------------------------------------------------------------------------- */
 
 tri_vid tri_graph_value(struct tri_graph *g, const char *name, enum tri_dtype dtype,
                         struct tri_shape shape, enum tri_role role);
@@ -147,6 +160,9 @@ void tri_graph_output(struct tri_graph *g, tri_vid v, const char *name);
 tri_vid tri_graph_find(const struct tri_graph *g, const char *name);
 /* Bytes of a value's elements (no padding). */
 size_t tri_value_bytes(const struct tri_value *v);
+
+/* --- ops
+ * -------------------------------------------------------------------------------------------- */
 
 /* Appends an op: checks the number and types of inputs, infers and creates its outputs (their ids
  * in op->out) and returns the op's index, or TRI_NONE with the graph's status set. `in` may hold

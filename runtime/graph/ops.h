@@ -3,7 +3,8 @@
  * Notation: B samples of a grain, T positions, C width, V classes or vocabulary, M rows (all
  * leading dims), N columns (last dim). A trailing bracket [..] marks an optional input or output
  * (TRI_NONE when absent). "= x" marks an output that must occupy x's memory, "~ x" one that may.
- * f32 unless said otherwise. Sources of formulas stand with the reference kernels.
+ * f32 unless said otherwise; bf16 or f16 too where the op table's half_in and half_out say so.
+ * Sources of formulas stand with the reference kernels.
  *
  * A grain holds `nreal` real samples first and padding behind; rows of padding have target -100 or
  * lie beyond nreal; they count nothing. */
@@ -40,8 +41,8 @@ struct tri_op;
  *   GELU_GRAD         dy, x -> dx ~ dy
  *   DROPOUT           x, counters -> y ~ x
  *                       its own gradient: same attrs on dy
- *   CAST              x -> y
- *                       attrs.cast.to
+ *   CAST              x, [old] -> y (= old if given)
+ *                       attrs.cast.to; old is not read: y is its new version
  *  norms
  *   LAYERNORM         x, gamma, beta, [residual] -> y, mean [M], rstd [M], [sum]
  *                       sum = x + residual, y = norm(sum)
@@ -72,13 +73,14 @@ struct tri_op;
  *                       attrs.rows; rows beyond T are 0
  *  losses (stats f64[TRI_STATS_COUNT]: sum of losses, number of targets, number right, 0)
  *   SOFTMAX_XENT      logits [M,V], targets i32 [M] -> stats, lse [M]
- *   SOFTMAX_XENT_GRAD logits, targets, lse -> dlogits ~ logits
- *                       gradient of the SUM of losses; rows with -100 exactly 0
- *   SOFTMAX_XENT_FUSED logits, targets -> stats, dlogits ~ logits
+ *   SOFTMAX_XENT_GRAD logits, targets, lse, [scale f32[1]] -> dlogits ~ logits
+ *                       gradient of the SUM of losses, times scale * attrs.loss.unit; rows with
+ *                       -100 exactly 0
+ *   SOFTMAX_XENT_FUSED logits, targets, [scale] -> stats, dlogits ~ logits
  *                       made by the fuse pass of the two above
  *   MSE               prediction [B,..], target, nreal -> stats
  *                       loss of a sample = mean over its components
- *   MSE_GRAD          prediction, target, nreal -> dprediction
+ *   MSE_GRAD          prediction, target, nreal, [scale f32[1]] -> dprediction
  *  images (NHWC; filters [O,I,KH,KW])
  *   CONV2D            x [B,H,W,I], w, [bias O] -> y [B,H',W',O]
  *   CONV2D_DX         dy, w -> dx
@@ -129,11 +131,13 @@ struct tri_op;
  *   SUMSQ             g -> f64[1]
  *                       sum of squares over blocks of TRI_SUM_BLOCK, added in order; non-finite in,
  *                       non-finite out
- *   CONTROL           stats, counters', sumsq... -> scalars
+ *   CONTROL           stats, counters', sumsq..., [loss scale f32[1], with attrs.control.scaled]
+ *                     -> scalars
  *                       joint finite check, norm, clip, rate (attrs.control)
  *   SGD               w, g, [momentum], scalars -> w' = w, [momentum' = momentum]
  *   ADAMW             w, g, m, v, scalars -> w' = w, m' = m, v' = v
  *   STEP_END          counters', scalars -> counters'' = counters'
+ *   SCALE_END         loss scale f32[1], scalars -> scale' = scale
  *  faults on purpose (debug.inject)
  *   INJECT            x, counters -> x' = x
  *                       attrs.inject
@@ -191,6 +195,7 @@ struct tri_op;
     X(SGD, "sgd")                                                                                  \
     X(ADAMW, "adamw")                                                                              \
     X(STEP_END, "step_end")                                                                        \
+    X(SCALE_END, "scale_end")                                                                      \
     X(INJECT, "inject")
 
 enum tri_op_kind {
@@ -228,6 +233,7 @@ enum tri_counter_index {
     TRI_COUNTER_UPDATES,  /* applied steps */
     TRI_COUNTER_SKIPPED,  /* skipped steps in all */
     TRI_COUNTER_SKIP_RUN, /* skipped steps in a row */
+    TRI_COUNTER_GOOD_RUN, /* applied steps since the loss scale last changed */
     TRI_COUNTER_COUNT = 8
 };
 
@@ -246,6 +252,9 @@ enum tri_scalar_index {
     TRI_SCALAR_STEP, /* counters after this step */
     TRI_SCALAR_UPDATES,
     TRI_SCALAR_SKIP_RUN,
+    TRI_SCALAR_LOSS_SCALE,  /* of the next step; 1 without a scaler */
+    TRI_SCALAR_GOOD_RUN,    /* counter after this step */
+    TRI_SCALAR_SCALE_STUCK, /* 1: skipped, and the loss scale is at its floor */
     TRI_SCALAR_COUNT = 16
 };
 
@@ -281,6 +290,10 @@ struct tri_control {
     int nmilestone;
     double clip_norm;    /* 0: no clipping */
     double beta1, beta2; /* for the bias corrections */
+    bool scaled;         /* the last input is the loss scale; the rest is its rule */
+    double scale_unit;   /* gradients come multiplied by loss scale * scale_unit */
+    double scale_factor, scale_floor;
+    int64_t scale_interval; /* applied steps before it grows */
 };
 
 enum tri_inject_what {
@@ -296,6 +309,10 @@ enum tri_inject_what {
 
 struct tri_attr_matmul {
     bool ta, tb;
+    bool wide; /* y is f32 whatever a and b are: the gradient of a weight */
+};
+struct tri_attr_loss {
+    double unit; /* a gradient is multiplied by scale * unit where the scale is given, else by 1 */
 };
 struct tri_attr_dropout {
     double p;
@@ -357,6 +374,7 @@ struct tri_attr_inject {
 struct tri_attrs {
     union {
         struct tri_attr_matmul matmul;
+        struct tri_attr_loss loss; /* SOFTMAX_XENT_GRAD, _FUSED, MSE_GRAD */
         struct tri_attr_dropout dropout;
         struct tri_attr_norm norm;
         struct tri_attr_attention attention;
@@ -388,6 +406,9 @@ struct tri_op_info {
     bool comm;             /* a collective, run by the engine */
     bool beside_comm;      /* a kernel run by the engine, on one thread, between collectives */
     int acc_in;            /* input that output 0 adds onto in place where it is given; 0: none */
+    /* Bit i: input i may be bf16 or f16; all such inputs of an op share one type. Bit o: output o
+     * has that type too (MATMUL: unless wide); all other floats are f32. */
+    uint32_t half_in, half_out;
     uint32_t diff_out; /* bit o: a gradient flows through output o; the others are constants to the
                           backward pass */
     /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input,

@@ -11,7 +11,7 @@ static tri_status check_qkv(const struct tri_graph *g, const struct tri_op *op, 
 {
     const struct tri_shape *s = tri_op_shape(g, op, i);
 
-    TRI_TRY(tri_op_need_ndim(g, op, i, TRI_F32, 3));
+    TRI_TRY(tri_op_need_ndim(g, op, i, tri_op_type(g, op), 3));
     h->count = op->attrs.attention.heads;
     if (h->count < 1 || s->dim[2] % (3 * h->count) != 0)
         return tri_op_refuse(g, op, i, "a width that is 3 times a multiple of %lld heads",
@@ -42,7 +42,8 @@ static tri_status infer_attention(const struct tri_graph *g, const struct tri_op
 
     TRI_TRY(check_qkv(g, op, 0, &h));
     TRI_TRY(check_dropout(g, op, 1));
-    dtype[0] = dtype[1] = TRI_F32;
+    dtype[0] = tri_op_type(g, op);
+    dtype[1] = TRI_F32;
     shape[0] = tri_shape_3(h.batch, h.time, h.width);
     shape[1] = tri_shape_3(h.batch, h.count, h.time);
     return TRI_OK;
@@ -83,6 +84,8 @@ const struct tri_op_info tri_op_row_ATTENTION = {.name = "attention",
                                                  .optional_in = 1u << 1,
                                                  .nout = 2,
                                                  .diff_out = 1,
+                                                 .half_in = 1,
+                                                 .half_out = 1,
                                                  .infer = infer_attention,
                                                  .grad = grad_attention,
                                                  .flops = flops_attention};
@@ -98,10 +101,10 @@ static tri_status infer_attention_grad(const struct tri_graph *g, const struct t
     TRI_TRY(check_dropout(g, op, 4));
     out = tri_shape_3(h.batch, h.time, h.width);
     lse = tri_shape_3(h.batch, h.count, h.time);
-    TRI_TRY(tri_op_need_shape(g, op, 0, TRI_F32, &out));
-    TRI_TRY(tri_op_need_shape(g, op, 2, TRI_F32, &out));
+    TRI_TRY(tri_op_need_shape(g, op, 0, tri_op_type(g, op), &out));
+    TRI_TRY(tri_op_need_shape(g, op, 2, tri_op_type(g, op), &out));
     TRI_TRY(tri_op_need_shape(g, op, 3, TRI_F32, &lse));
-    dtype[0] = TRI_F32;
+    dtype[0] = tri_op_type(g, op);
     shape[0] = *tri_op_shape(g, op, 1);
     return TRI_OK;
 }
@@ -117,6 +120,8 @@ const struct tri_op_info tri_op_row_ATTENTION_GRAD = {.name = "attention_grad",
                                                       .max_in = 5,
                                                       .optional_in = 1u << 4,
                                                       .nout = 1,
+                                                      .half_in = 7,
+                                                      .half_out = 1,
                                                       .infer = infer_attention_grad,
                                                       .flops = flops_attention_grad};
 

@@ -72,6 +72,17 @@ tri_status tri_op_need_vector(const struct tri_graph *g, const struct tri_op *op
     return tri_op_need_shape(g, op, i, t, &s);
 }
 
+enum tri_dtype tri_op_type(const struct tri_graph *g, const struct tri_op *op)
+{
+    uint32_t mask = tri_op_info(op->kind)->half_in;
+
+    for (int i = 0; i < op->nin; i++)
+        if ((mask >> i & 1) != 0 && tri_op_has(op, i))
+            return tri_dtype_is_half(tri_op_in(g, op, i)->dtype) ? tri_op_in(g, op, i)->dtype
+                                                                 : TRI_F32;
+    return TRI_F32;
+}
+
 struct tri_shape tri_shape_1(int64_t a)
 {
     return tri_shape_make(1, &a);

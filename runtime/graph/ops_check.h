@@ -44,6 +44,10 @@ tri_status tri_op_need_ndim(const struct tri_graph *g, const struct tri_op *op, 
 tri_status tri_op_need_vector(const struct tri_graph *g, const struct tri_op *op, int i,
                               enum tri_dtype t, int64_t n) TRI_CHECKED;
 
+/* Type of the inputs that the kind's half_in names: that of the first one given if it is bf16 or
+ * f16, else f32. Local. */
+enum tri_dtype tri_op_type(const struct tri_graph *g, const struct tri_op *op);
+
 /* Shapes of 1, 2, 3 and 4 dims. Local. */
 struct tri_shape tri_shape_1(int64_t a);
 struct tri_shape tri_shape_2(int64_t a, int64_t b);

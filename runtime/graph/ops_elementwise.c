@@ -28,6 +28,8 @@ const struct tri_op_info tri_op_row_ADD = {.name = "add",
                                            .max_in = 2,
                                            .nout = 1,
                                            .diff_out = 1,
+                                           .half_in = 3,
+                                           .half_out = 1,
                                            .infer = infer_add,
                                            .grad = grad_add,
                                            .alias = tri_alias_may_first};
@@ -35,7 +37,7 @@ const struct tri_op_info tri_op_row_ADD = {.name = "add",
 static tri_status infer_unary(const struct tri_graph *g, const struct tri_op *op,
                               enum tri_dtype *dtype, struct tri_shape *shape)
 {
-    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, 0, tri_op_type(g, op)));
     return tri_infer_like_first(g, op, dtype, shape);
 }
 
@@ -44,7 +46,7 @@ static tri_status infer_unary_grad(const struct tri_graph *g, const struct tri_o
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {
     TRI_TRY(infer_unary(g, op, dtype, shape));
-    return tri_op_need_shape(g, op, 1, TRI_F32, &shape[0]);
+    return tri_op_need_shape(g, op, 1, tri_op_type(g, op), &shape[0]);
 }
 
 static tri_status grad_relu(struct tri_graph *g, int32_t index, const int32_t *dout,
@@ -64,6 +66,8 @@ const struct tri_op_info tri_op_row_RELU = {.name = "relu",
                                             .max_in = 1,
                                             .nout = 1,
                                             .diff_out = 1,
+                                            .half_in = 1,
+                                            .half_out = 1,
                                             .infer = infer_unary,
                                             .grad = grad_relu,
                                             .alias = tri_alias_may_first};
@@ -72,6 +76,8 @@ const struct tri_op_info tri_op_row_RELU_GRAD = {.name = "relu_grad",
                                                  .min_in = 2,
                                                  .max_in = 2,
                                                  .nout = 1,
+                                                 .half_in = 3,
+                                                 .half_out = 1,
                                                  .infer = infer_unary_grad,
                                                  .alias = tri_alias_may_first};
 
@@ -103,6 +109,8 @@ const struct tri_op_info tri_op_row_GELU = {.name = "gelu",
                                             .max_in = 1,
                                             .nout = 1,
                                             .diff_out = 1,
+                                            .half_in = 1,
+                                            .half_out = 1,
                                             .infer = infer_unary,
                                             .grad = grad_gelu,
                                             .flops = flops_gelu};
@@ -111,6 +119,8 @@ const struct tri_op_info tri_op_row_GELU_GRAD = {.name = "gelu_grad",
                                                  .min_in = 2,
                                                  .max_in = 2,
                                                  .nout = 1,
+                                                 .half_in = 3,
+                                                 .half_out = 1,
                                                  .infer = infer_unary_grad,
                                                  .flops = flops_gelu_grad,
                                                  .alias = tri_alias_may_first};
@@ -149,6 +159,8 @@ const struct tri_op_info tri_op_row_DROPOUT = {.name = "dropout",
                                                .max_in = 2,
                                                .nout = 1,
                                                .diff_out = 1,
+                                               .half_in = 1,
+                                               .half_out = 1,
                                                .infer = infer_dropout,
                                                .grad = grad_dropout,
                                                .flops = flops_dropout,
@@ -161,7 +173,7 @@ static tri_status infer_cast(const struct tri_graph *g, const struct tri_op *op,
         return tri_op_refuse_attr(op, "unknown type %d", (int)op->attrs.cast.to);
     TRI_TRY(tri_infer_like_first(g, op, dtype, shape));
     dtype[0] = op->attrs.cast.to;
-    return TRI_OK;
+    return tri_op_need_shape(g, op, 1, dtype[0], &shape[0]);
 }
 
 static tri_status grad_cast(struct tri_graph *g, int32_t index, const int32_t *dout,
@@ -178,9 +190,20 @@ static tri_status grad_cast(struct tri_graph *g, int32_t index, const int32_t *d
     return tri_graph_status(g);
 }
 
+static enum tri_alias alias_cast(const struct tri_graph *g, const struct tri_op *op, int o,
+                                 int *input)
+{
+    (void)g;
+    (void)o;
+    *input = 1;
+    return tri_op_has(op, 1) ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
+}
+
 const struct tri_op_info tri_op_row_CAST = {.name = "cast",
                                             .min_in = 1,
-                                            .max_in = 1,
+                                            .max_in = 2,
+                                            .optional_in = 1u << 1,
+                                            .alias = alias_cast,
                                             .nout = 1,
                                             .diff_out = 1,
                                             .infer = infer_cast,

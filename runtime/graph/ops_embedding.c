@@ -7,11 +7,12 @@ static tri_status infer_embedding(const struct tri_graph *g, const struct tri_op
                                   enum tri_dtype *dtype, struct tri_shape *shape)
 {
     const struct tri_shape *ids = tri_op_shape(g, op, IDS);
+    enum tri_dtype type = tri_op_type(g, op);
     int64_t width;
 
     TRI_TRY(tri_op_need_ndim(g, op, IDS, TRI_I32, 2));
-    TRI_TRY(tri_op_need_ndim(g, op, TABLE, TRI_F32, 2));
-    TRI_TRY(tri_op_need_ndim(g, op, POSITIONS, TRI_F32, 2));
+    TRI_TRY(tri_op_need_ndim(g, op, TABLE, type, 2));
+    TRI_TRY(tri_op_need_ndim(g, op, POSITIONS, type, 2));
     TRI_TRY(tri_op_need_vector(g, op, OFFSET, TRI_I32, 1));
     width = tri_op_shape(g, op, TABLE)->dim[1];
     if (tri_op_has(op, POSITIONS)) {
@@ -21,7 +22,7 @@ static tri_status infer_embedding(const struct tri_graph *g, const struct tri_op
             return tri_op_refuse(g, op, POSITIONS, "[at least %lld, %lld]", (long long)ids->dim[1],
                                  (long long)width);
     }
-    dtype[0] = TRI_F32;
+    dtype[0] = type;
     shape[0] = tri_shape_3(ids->dim[0], ids->dim[1], width);
     return TRI_OK;
 }
@@ -54,6 +55,8 @@ const struct tri_op_info tri_op_row_EMBEDDING = {.name = "embedding",
                                                  .optional_in = 1u << POSITIONS | 1u << OFFSET,
                                                  .nout = 1,
                                                  .diff_out = 1,
+                                                 .half_in = 1u << TABLE | 1u << POSITIONS,
+                                                 .half_out = 1,
                                                  .infer = infer_embedding,
                                                  .grad = grad_embedding};
 
@@ -65,7 +68,7 @@ static tri_status infer_embedding_grad(const struct tri_graph *g, const struct t
     const struct tri_shape *dy = tri_op_shape(g, op, 1);
 
     TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_I32, 2));
-    TRI_TRY(tri_op_need_ndim(g, op, 1, TRI_F32, 3));
+    TRI_TRY(tri_op_need_ndim(g, op, 1, tri_op_type(g, op), 3));
     if (dy->dim[0] != ids->dim[0] || dy->dim[1] != ids->dim[1])
         return tri_op_refuse(g, op, 1, "[%lld, %lld, C]", (long long)ids->dim[0],
                              (long long)ids->dim[1]);
@@ -87,6 +90,7 @@ const struct tri_op_info tri_op_row_EMBEDDING_GRAD = {.name = "embedding_grad",
                                                       .optional_in = 1u << 2,
                                                       .nout = 1,
                                                       .acc_in = 2,
+                                                      .half_in = 1u << 1,
                                                       .infer = infer_embedding_grad,
                                                       .flops = flops_embedding_grad,
                                                       .alias = tri_alias_acc};
@@ -96,7 +100,7 @@ static tri_status infer_position_grad(const struct tri_graph *g, const struct tr
 {
     const struct tri_shape *dy = tri_op_shape(g, op, 0);
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 3));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 3));
     if (op->attrs.rows < dy->dim[1])
         return tri_op_refuse_attr(op, "%lld positions for %lld", (long long)op->attrs.rows,
                                   (long long)dy->dim[1]);
@@ -114,5 +118,6 @@ const struct tri_op_info tri_op_row_POSITION_GRAD = {.name = "position_grad",
                                                      .min_in = 1,
                                                      .max_in = 1,
                                                      .nout = 1,
+                                                     .half_in = 1,
                                                      .infer = infer_position_grad,
                                                      .flops = flops_position_grad};

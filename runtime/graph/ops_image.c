@@ -31,12 +31,15 @@ static tri_status check_filters(const struct tri_graph *g, const struct tri_op *
     const struct tri_attr_window *a = &op->attrs.window;
     const struct tri_shape *w = tri_op_shape(g, op, i);
 
-    TRI_TRY(tri_op_need_ndim(g, op, i, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, i, tri_op_type(g, op), 4));
     if (w->dim[2] != a->kh || w->dim[3] != a->kw)
         return tri_op_refuse(g, op, i, "filters of %lld x %lld", (long long)a->kh,
                              (long long)a->kw);
     return TRI_OK;
 }
+
+/* --- convolution: x, w, [bias] -> y --------------------------------------------------------------
+ */
 
 static tri_status infer_conv2d(const struct tri_graph *g, const struct tri_op *op,
                                enum tri_dtype *dtype, struct tri_shape *shape)
@@ -44,14 +47,14 @@ static tri_status infer_conv2d(const struct tri_graph *g, const struct tri_op *o
     const struct tri_shape *x = tri_op_shape(g, op, 0), *w = tri_op_shape(g, op, 1);
     int64_t oh, ow;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
     TRI_TRY(check_filters(g, op, 1));
     if (w->dim[1] != x->dim[3])
         return tri_op_refuse(g, op, 1, "%lld input channels like input 0 \"%s\"",
                              (long long)x->dim[3], tri_op_in(g, op, 0)->name);
     TRI_TRY(tri_op_need_vector(g, op, 2, TRI_F32, w->dim[0]));
     TRI_TRY(check_window(op, x->dim[1], x->dim[2], &oh, &ow));
-    dtype[0] = TRI_F32;
+    dtype[0] = tri_op_type(g, op);
     shape[0] = tri_shape_4(x->dim[0], oh, ow, w->dim[0]);
     return TRI_OK;
 }
@@ -99,6 +102,8 @@ const struct tri_op_info tri_op_row_CONV2D = {.name = "conv2d",
                                               .optional_in = 1u << 2,
                                               .nout = 1,
                                               .diff_out = 1,
+                                              .half_in = 3,
+                                              .half_out = 1,
                                               .infer = infer_conv2d,
                                               .grad = grad_conv2d,
                                               .flops = flops_conv2d};
@@ -112,12 +117,12 @@ static tri_status infer_conv2d_dx(const struct tri_graph *g, const struct tri_op
     struct tri_shape want;
     int64_t oh, ow;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
     TRI_TRY(check_filters(g, op, 1));
     TRI_TRY(check_window(op, a->h, a->w, &oh, &ow));
     want = tri_shape_4(dy->dim[0], oh, ow, w->dim[0]);
-    TRI_TRY(tri_op_need_shape(g, op, 0, TRI_F32, &want));
-    dtype[0] = TRI_F32;
+    TRI_TRY(tri_op_need_shape(g, op, 0, tri_op_type(g, op), &want));
+    dtype[0] = tri_op_type(g, op);
     shape[0] = tri_shape_4(dy->dim[0], a->h, a->w, w->dim[1]);
     return TRI_OK;
 }
@@ -131,6 +136,8 @@ const struct tri_op_info tri_op_row_CONV2D_DX = {.name = "conv2d_dx",
                                                  .min_in = 2,
                                                  .max_in = 2,
                                                  .nout = 1,
+                                                 .half_in = 3,
+                                                 .half_out = 1,
                                                  .infer = infer_conv2d_dx,
                                                  .flops = flops_conv2d_dx};
 
@@ -143,11 +150,11 @@ static tri_status infer_conv2d_dw(const struct tri_graph *g, const struct tri_op
     struct tri_shape want;
     int64_t oh, ow;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
-    TRI_TRY(tri_op_need_ndim(g, op, 1, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 1, tri_op_type(g, op), 4));
     TRI_TRY(check_window(op, x->dim[1], x->dim[2], &oh, &ow));
     want = tri_shape_4(x->dim[0], oh, ow, dy->dim[3]);
-    TRI_TRY(tri_op_need_shape(g, op, 1, TRI_F32, &want));
+    TRI_TRY(tri_op_need_shape(g, op, 1, tri_op_type(g, op), &want));
     dtype[0] = TRI_F32;
     shape[0] = tri_shape_4(dy->dim[3], x->dim[3], a->kh, a->kw);
     return tri_op_need_shape(g, op, 2, TRI_F32, &shape[0]);
@@ -164,9 +171,13 @@ const struct tri_op_info tri_op_row_CONV2D_DW = {.name = "conv2d_dw",
                                                  .optional_in = 1u << 2,
                                                  .nout = 1,
                                                  .acc_in = 2,
+                                                 .half_in = 3,
                                                  .infer = infer_conv2d_dw,
                                                  .flops = flops_conv2d_dw,
                                                  .alias = tri_alias_acc};
+
+/* --- pooling -------------------------------------------------------------------------------------
+ */
 
 static tri_status check_pool_window(const struct tri_op *op)
 {
@@ -189,10 +200,10 @@ static tri_status infer_maxpool(const struct tri_graph *g, const struct tri_op *
     const struct tri_shape *x = tri_op_shape(g, op, 0);
     int64_t oh, ow;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
     TRI_TRY(check_pool_window(op));
     TRI_TRY(check_window(op, x->dim[1], x->dim[2], &oh, &ow));
-    dtype[0] = TRI_F32;
+    dtype[0] = tri_op_type(g, op);
     dtype[1] = TRI_U8;
     shape[0] = shape[1] = tri_shape_4(x->dim[0], oh, ow, x->dim[3]);
     return TRI_OK;
@@ -226,6 +237,8 @@ const struct tri_op_info tri_op_row_MAXPOOL = {.name = "maxpool",
                                                .max_in = 1,
                                                .nout = 2,
                                                .diff_out = 1,
+                                               .half_in = 1,
+                                               .half_out = 1,
                                                .infer = infer_maxpool,
                                                .grad = grad_maxpool,
                                                .flops = flops_maxpool};
@@ -239,13 +252,13 @@ static tri_status infer_maxpool_grad(const struct tri_graph *g, const struct tri
     struct tri_shape want;
     int64_t oh, ow;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
     TRI_TRY(check_pool_window(op));
     TRI_TRY(check_window(op, a->h, a->w, &oh, &ow));
     want = tri_shape_4(dy->dim[0], oh, ow, dy->dim[3]);
-    TRI_TRY(tri_op_need_shape(g, op, 0, TRI_F32, &want));
+    TRI_TRY(tri_op_need_shape(g, op, 0, tri_op_type(g, op), &want));
     TRI_TRY(tri_op_need_shape(g, op, 1, TRI_U8, &want));
-    dtype[0] = TRI_F32;
+    dtype[0] = tri_op_type(g, op);
     shape[0] = tri_shape_4(dy->dim[0], a->h, a->w, dy->dim[3]);
     return TRI_OK;
 }
@@ -259,6 +272,8 @@ const struct tri_op_info tri_op_row_MAXPOOL_GRAD = {.name = "maxpool_grad",
                                                     .min_in = 2,
                                                     .max_in = 2,
                                                     .nout = 1,
+                                                    .half_in = 1,
+                                                    .half_out = 1,
                                                     .infer = infer_maxpool_grad,
                                                     .flops = flops_maxpool_grad};
 
@@ -267,8 +282,8 @@ static tri_status infer_avgpool(const struct tri_graph *g, const struct tri_op *
 {
     const struct tri_shape *x = tri_op_shape(g, op, 0);
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 4));
-    dtype[0] = TRI_F32;
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 4));
+    dtype[0] = tri_op_type(g, op);
     shape[0] = tri_shape_2(x->dim[0], x->dim[3]);
     return TRI_OK;
 }
@@ -297,6 +312,8 @@ const struct tri_op_info tri_op_row_AVGPOOL = {.name = "avgpool",
                                                .max_in = 1,
                                                .nout = 1,
                                                .diff_out = 1,
+                                               .half_in = 1,
+                                               .half_out = 1,
                                                .infer = infer_avgpool,
                                                .grad = grad_avgpool,
                                                .flops = flops_avgpool};
@@ -307,11 +324,16 @@ static tri_status infer_avgpool_grad(const struct tri_graph *g, const struct tri
     const struct tri_shape *dy = tri_op_shape(g, op, 0);
     const struct tri_attr_window *a = &op->attrs.window;
 
-    TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 2));
-    dtype[0] = TRI_F32;
+    TRI_TRY(tri_op_need_ndim(g, op, 0, tri_op_type(g, op), 2));
+    dtype[0] = tri_op_type(g, op);
     shape[0] = tri_shape_4(dy->dim[0], a->h, a->w, dy->dim[1]);
     return TRI_OK;
 }
 
-const struct tri_op_info tri_op_row_AVGPOOL_GRAD = {
-    .name = "avgpool_grad", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer_avgpool_grad};
+const struct tri_op_info tri_op_row_AVGPOOL_GRAD = {.name = "avgpool_grad",
+                                                    .min_in = 1,
+                                                    .max_in = 1,
+                                                    .nout = 1,
+                                                    .half_in = 1,
+                                                    .half_out = 1,
+                                                    .infer = infer_avgpool_grad};

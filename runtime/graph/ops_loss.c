@@ -5,7 +5,7 @@
 /* logits [.., V], targets: one a row; sets the number of rows. */
 static tri_status check_logits(const struct tri_graph *g, const struct tri_op *op, int64_t *rows)
 {
-    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, 0, tri_op_type(g, op)));
     TRI_TRY(tri_op_need_dtype(g, op, 1, TRI_I32));
     *rows = tri_shape_rows(tri_op_shape(g, op, 0));
     if (tri_shape_count(tri_op_shape(g, op, 1)) != *rows)
@@ -67,11 +67,12 @@ const struct tri_op_info tri_op_row_SOFTMAX_XENT = {.name = "softmax_xent",
                                                     .min_in = 2,
                                                     .max_in = 2,
                                                     .nout = 2,
+                                                    .half_in = 1,
                                                     .infer = infer_softmax_xent,
                                                     .grad = grad_softmax_xent,
                                                     .flops = flops_softmax_xent};
 
-/* logits, targets, lse -> dlogits */
+/* logits, targets, lse, [scale] -> dlogits */
 static tri_status infer_softmax_xent_grad(const struct tri_graph *g, const struct tri_op *op,
                                           enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -79,26 +80,31 @@ static tri_status infer_softmax_xent_grad(const struct tri_graph *g, const struc
 
     TRI_TRY(check_logits(g, op, &rows));
     TRI_TRY(tri_op_need_vector(g, op, 2, TRI_F32, rows));
+    TRI_TRY(tri_op_need_vector(g, op, 3, TRI_F32, 1));
     return tri_infer_like_first(g, op, dtype, shape);
 }
 
 const struct tri_op_info tri_op_row_SOFTMAX_XENT_GRAD = {.name = "softmax_xent_grad",
                                                          .min_in = 3,
-                                                         .max_in = 3,
+                                                         .max_in = 4,
+                                                         .optional_in = 1u << 3,
                                                          .nout = 1,
+                                                         .half_in = 1,
+                                                         .half_out = 1,
                                                          .infer = infer_softmax_xent_grad,
                                                          .flops = flops_softmax_xent_grad,
                                                          .alias = tri_alias_may_first};
 
-/* logits, targets -> stats, dlogits */
+/* logits, targets, [scale] -> stats, dlogits */
 static tri_status infer_softmax_xent_fused(const struct tri_graph *g, const struct tri_op *op,
                                            enum tri_dtype *dtype, struct tri_shape *shape)
 {
     int64_t rows;
 
     TRI_TRY(check_logits(g, op, &rows));
+    TRI_TRY(tri_op_need_vector(g, op, 2, TRI_F32, 1));
     stats_output(&dtype[0], &shape[0]);
-    dtype[1] = TRI_F32;
+    dtype[1] = tri_op_in(g, op, 0)->dtype;
     shape[1] = *tri_op_shape(g, op, 0);
     return TRI_OK;
 }
@@ -114,8 +120,11 @@ static enum tri_alias alias_softmax_xent_fused(const struct tri_graph *g, const 
 
 const struct tri_op_info tri_op_row_SOFTMAX_XENT_FUSED = {.name = "softmax_xent_fused",
                                                           .min_in = 2,
-                                                          .max_in = 2,
+                                                          .max_in = 3,
+                                                          .optional_in = 1u << 2,
                                                           .nout = 2,
+                                                          .half_in = 1,
+                                                          .half_out = 1u << 1,
                                                           .infer = infer_softmax_xent_fused,
                                                           .flops = flops_softmax_xent_fused,
                                                           .alias = alias_softmax_xent_fused};
@@ -123,7 +132,7 @@ const struct tri_op_info tri_op_row_SOFTMAX_XENT_FUSED = {.name = "softmax_xent_
 /* prediction, target, nreal */
 static tri_status check_mse(const struct tri_graph *g, const struct tri_op *op)
 {
-    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, 0, tri_op_type(g, op)));
     if (tri_op_shape(g, op, 0)->ndim < 1)
         return tri_op_refuse(g, op, 0, "a leading dimension of samples");
     TRI_TRY(tri_op_need_shape(g, op, 1, TRI_F32, tri_op_shape(g, op, 0)));
@@ -162,6 +171,7 @@ const struct tri_op_info tri_op_row_MSE = {.name = "mse",
                                            .min_in = 3,
                                            .max_in = 3,
                                            .nout = 1,
+                                           .half_in = 1,
                                            .infer = infer_mse,
                                            .grad = grad_mse,
                                            .flops = flops_mse};
@@ -170,6 +180,7 @@ static tri_status infer_mse_grad(const struct tri_graph *g, const struct tri_op 
                                  enum tri_dtype *dtype, struct tri_shape *shape)
 {
     TRI_TRY(check_mse(g, op));
+    TRI_TRY(tri_op_need_vector(g, op, 3, TRI_F32, 1));
     return tri_infer_like_first(g, op, dtype, shape);
 }
 
@@ -180,7 +191,10 @@ static double flops_mse_grad(const struct tri_graph *g, const struct tri_op *op)
 
 const struct tri_op_info tri_op_row_MSE_GRAD = {.name = "mse_grad",
                                                 .min_in = 3,
-                                                .max_in = 3,
+                                                .max_in = 4,
+                                                .optional_in = 1u << 3,
                                                 .nout = 1,
+                                                .half_in = 1,
+                                                .half_out = 1,
                                                 .infer = infer_mse_grad,
                                                 .flops = flops_mse_grad};

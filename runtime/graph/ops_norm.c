@@ -13,6 +13,9 @@ static double flops_norm_grad(const struct tri_graph *g, const struct tri_op *op
     return tri_flops_per_input(g, op, 12);
 }
 
+/* --- layer norm: x, gamma, beta, [residual] -> y, mean, rstd, [sum] -----------------------------
+ */
+
 enum { LN_RESIDUAL = 3 };
 enum { LN_Y, LN_MEAN, LN_RSTD, LN_SUM };
 
@@ -21,12 +24,14 @@ static tri_status infer_layernorm(const struct tri_graph *g, const struct tri_op
 {
     const struct tri_shape *x = tri_op_shape(g, op, X);
     int64_t rows = tri_shape_rows(x), cols = tri_shape_cols(x);
+    enum tri_dtype type = tri_op_type(g, op);
 
-    TRI_TRY(tri_op_need_dtype(g, op, X, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, X, type));
     TRI_TRY(tri_op_need_vector(g, op, GAMMA, TRI_F32, cols));
     TRI_TRY(tri_op_need_vector(g, op, BETA, TRI_F32, cols));
-    TRI_TRY(tri_op_need_shape(g, op, LN_RESIDUAL, TRI_F32, x));
-    dtype[LN_Y] = dtype[LN_MEAN] = dtype[LN_RSTD] = dtype[LN_SUM] = TRI_F32;
+    TRI_TRY(tri_op_need_shape(g, op, LN_RESIDUAL, type, x));
+    dtype[LN_Y] = dtype[LN_SUM] = type;
+    dtype[LN_MEAN] = dtype[LN_RSTD] = TRI_F32;
     shape[LN_Y] = shape[LN_SUM] = *x;
     shape[LN_MEAN] = shape[LN_RSTD] = tri_shape_1(rows);
     if (!tri_op_has(op, LN_RESIDUAL))
@@ -72,6 +77,8 @@ const struct tri_op_info tri_op_row_LAYERNORM = {.name = "layernorm",
                                                  .nout = 4,
                                                  .optional_out = 1u << LN_SUM,
                                                  .diff_out = 1u << LN_Y | 1u << LN_SUM,
+                                                 .half_in = 1u << X | 1u << LN_RESIDUAL,
+                                                 .half_out = 1u << LN_Y | 1u << LN_SUM,
                                                  .infer = infer_layernorm,
                                                  .grad = grad_layernorm,
                                                  .flops = flops_norm};
@@ -82,14 +89,16 @@ static tri_status infer_layernorm_grad(const struct tri_graph *g, const struct t
 {
     const struct tri_shape *dy = tri_op_shape(g, op, 0);
     int64_t rows = tri_shape_rows(dy), cols = tri_shape_cols(dy);
+    enum tri_dtype type = tri_op_type(g, op);
 
-    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
-    TRI_TRY(tri_op_need_shape(g, op, 1, TRI_F32, dy));
+    TRI_TRY(tri_op_need_dtype(g, op, 0, type));
+    TRI_TRY(tri_op_need_shape(g, op, 1, type, dy));
     TRI_TRY(tri_op_need_vector(g, op, 2, TRI_F32, cols));
     TRI_TRY(tri_op_need_vector(g, op, 3, TRI_F32, rows));
     TRI_TRY(tri_op_need_vector(g, op, 4, TRI_F32, rows));
-    TRI_TRY(tri_op_need_shape(g, op, 5, TRI_F32, dy));
-    dtype[0] = dtype[1] = dtype[2] = TRI_F32;
+    TRI_TRY(tri_op_need_shape(g, op, 5, type, dy));
+    dtype[0] = type;
+    dtype[1] = dtype[2] = TRI_F32;
     shape[0] = *dy;
     shape[1] = shape[2] = tri_shape_1(cols);
     return TRI_OK;
@@ -108,9 +117,14 @@ const struct tri_op_info tri_op_row_LAYERNORM_GRAD = {.name = "layernorm_grad",
                                                       .max_in = 6,
                                                       .optional_in = 1u << 5,
                                                       .nout = 3,
+                                                      .half_in = 1u << 0 | 1u << 1 | 1u << 5,
+                                                      .half_out = 1,
                                                       .infer = infer_layernorm_grad,
                                                       .flops = flops_norm_grad,
                                                       .alias = alias_layernorm_grad};
+
+/* --- batch norm: x, gamma, beta, nreal, [residual] -> y, mean, invstd, moments ------------------
+ */
 
 enum { BN_NREAL = 3, BN_RESIDUAL };
 enum { BN_Y, BN_MEAN, BN_INVSTD, BN_MOMENTS };
@@ -120,7 +134,7 @@ static tri_status check_batchnorm_x(const struct tri_graph *g, const struct tri_
 {
     int ndim = tri_op_shape(g, op, x)->ndim;
 
-    TRI_TRY(tri_op_need_dtype(g, op, x, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, x, tri_op_type(g, op)));
     if (ndim != 2 && ndim != 4)
         return tri_op_refuse(g, op, x, "[B, H, W, C] or [B, C]");
     return TRI_OK;
@@ -136,8 +150,9 @@ static tri_status infer_batchnorm(const struct tri_graph *g, const struct tri_op
     TRI_TRY(tri_op_need_vector(g, op, GAMMA, TRI_F32, c));
     TRI_TRY(tri_op_need_vector(g, op, BETA, TRI_F32, c));
     TRI_TRY(tri_op_need_vector(g, op, BN_NREAL, TRI_I32, 1));
-    TRI_TRY(tri_op_need_shape(g, op, BN_RESIDUAL, TRI_F32, x));
-    dtype[BN_Y] = dtype[BN_MEAN] = dtype[BN_INVSTD] = dtype[BN_MOMENTS] = TRI_F32;
+    TRI_TRY(tri_op_need_shape(g, op, BN_RESIDUAL, tri_op_type(g, op), x));
+    dtype[BN_Y] = tri_op_type(g, op);
+    dtype[BN_MEAN] = dtype[BN_INVSTD] = dtype[BN_MOMENTS] = TRI_F32;
     shape[BN_Y] = *x;
     shape[BN_MEAN] = shape[BN_INVSTD] = tri_shape_1(c);
     shape[BN_MOMENTS] = tri_shape_1(2 * c + 1);
@@ -175,6 +190,8 @@ const struct tri_op_info tri_op_row_BATCHNORM = {.name = "batchnorm",
                                                  .optional_in = 1u << BN_RESIDUAL,
                                                  .nout = 4,
                                                  .diff_out = 1u << BN_Y,
+                                                 .half_in = 1u << X | 1u << BN_RESIDUAL,
+                                                 .half_out = 1u << BN_Y,
                                                  .infer = infer_batchnorm,
                                                  .grad = grad_batchnorm,
                                                  .flops = flops_norm};
@@ -187,14 +204,15 @@ static tri_status infer_batchnorm_grad(const struct tri_graph *g, const struct t
     int64_t c = tri_shape_cols(dy);
 
     TRI_TRY(check_batchnorm_x(g, op, 0));
-    TRI_TRY(tri_op_need_shape(g, op, 1, TRI_F32, dy));
+    TRI_TRY(tri_op_need_shape(g, op, 1, tri_op_type(g, op), dy));
     for (int i = 2; i < 5; i++)
         TRI_TRY(tri_op_need_vector(g, op, i, TRI_F32, c));
     TRI_TRY(tri_op_need_vector(g, op, 5, TRI_I32, 1));
-    TRI_TRY(tri_op_need_shape(g, op, 6, TRI_F32, dy));
+    TRI_TRY(tri_op_need_shape(g, op, 6, tri_op_type(g, op), dy));
     if (op->attrs.norm.relu && !tri_op_has(op, 6))
         return tri_op_refuse_attr(op, "relu needs input 6, the output of the forward op");
-    dtype[0] = dtype[1] = dtype[2] = dtype[3] = TRI_F32;
+    dtype[0] = dtype[3] = tri_op_type(g, op);
+    dtype[1] = dtype[2] = TRI_F32;
     shape[0] = shape[3] = *dy;
     shape[1] = shape[2] = tri_shape_1(c);
     return TRI_OK;
@@ -206,6 +224,8 @@ const struct tri_op_info tri_op_row_BATCHNORM_GRAD = {.name = "batchnorm_grad",
                                                       .optional_in = 1u << 6,
                                                       .nout = 4,
                                                       .optional_out = 1u << 3,
+                                                      .half_in = 1u << 0 | 1u << 1 | 1u << 6,
+                                                      .half_out = 1u << 0 | 1u << 3,
                                                       .infer = infer_batchnorm_grad,
                                                       .flops = flops_norm_grad};
 
@@ -218,7 +238,7 @@ static tri_status infer_batchnorm_infer(const struct tri_graph *g, const struct 
     TRI_TRY(check_batchnorm_x(g, op, X));
     for (int i = 1; i < 5; i++)
         TRI_TRY(tri_op_need_vector(g, op, i, TRI_F32, tri_shape_cols(x)));
-    TRI_TRY(tri_op_need_shape(g, op, 5, TRI_F32, x));
+    TRI_TRY(tri_op_need_shape(g, op, 5, tri_op_type(g, op), x));
     return tri_infer_like_first(g, op, dtype, shape);
 }
 
@@ -232,6 +252,8 @@ const struct tri_op_info tri_op_row_BATCHNORM_INFER = {.name = "batchnorm_infer"
                                                        .max_in = 6,
                                                        .optional_in = 1u << 5,
                                                        .nout = 1,
+                                                       .half_in = 1u << X | 1u << 5,
+                                                       .half_out = 1,
                                                        .infer = infer_batchnorm_infer,
                                                        .flops = flops_batchnorm_infer};
 

@@ -24,17 +24,18 @@ static tri_status infer_matmul(const struct tri_graph *g, const struct tri_op *o
                                enum tri_dtype *dtype, struct tri_shape *shape)
 {
     struct product p = product_of(g, op);
+    enum tri_dtype type = tri_op_type(g, op);
 
-    TRI_TRY(tri_op_need_dtype(g, op, A, TRI_F32));
-    TRI_TRY(tri_op_need_dtype(g, op, B, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, A, type));
+    TRI_TRY(tri_op_need_dtype(g, op, B, type));
     if (p.k != p.bk)
         return tri_op_refuse(g, op, B, "%lld %s to match input 0 \"%s\"", (long long)p.k,
                              op->attrs.matmul.tb ? "columns" : "rows", tri_op_in(g, op, A)->name);
-    dtype[0] = TRI_F32;
+    dtype[0] = op->attrs.matmul.wide ? TRI_F32 : type;
     shape[0] = op->attrs.matmul.ta ? tri_shape_2(p.m, p.n)
                                    : tri_shape_with_cols(tri_op_shape(g, op, A), p.n);
     TRI_TRY(tri_op_need_vector(g, op, BIAS, TRI_F32, p.n));
-    return tri_op_need_shape(g, op, ACC, TRI_F32, &shape[0]);
+    return tri_op_need_shape(g, op, ACC, dtype[0], &shape[0]);
 }
 
 static tri_vid product(struct tri_graph *g, const struct tri_op *forward, tri_vid a, bool ta,
@@ -100,6 +101,8 @@ const struct tri_op_info tri_op_row_MATMUL = {.name = "matmul",
                                               .nout = 1,
                                               .diff_out = 1,
                                               .acc_in = ACC,
+                                              .half_in = 1u << A | 1u << B,
+                                              .half_out = 1,
                                               .infer = infer_matmul,
                                               .grad = grad_matmul,
                                               .flops = flops_matmul,
@@ -108,7 +111,7 @@ const struct tri_op_info tri_op_row_MATMUL = {.name = "matmul",
 static tri_status infer_column_sum(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {
-    TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
+    TRI_TRY(tri_op_need_dtype(g, op, 0, tri_op_type(g, op)));
     dtype[0] = TRI_F32;
     shape[0] = tri_shape_1(tri_shape_cols(tri_op_shape(g, op, 0)));
     return tri_op_need_shape(g, op, 1, TRI_F32, &shape[0]);
@@ -125,6 +128,7 @@ const struct tri_op_info tri_op_row_COLUMN_SUM = {.name = "column_sum",
                                                   .optional_in = 1u << 1,
                                                   .nout = 1,
                                                   .acc_in = 1,
+                                                  .half_in = 1,
                                                   .infer = infer_column_sum,
                                                   .flops = flops_column_sum,
                                                   .alias = tri_alias_acc};

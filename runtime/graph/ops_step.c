@@ -2,6 +2,9 @@
  * purpose. */
 #include "runtime/graph/ops_check.h"
 
+/* --- collectives ---------------------------------------------------------------------------------
+ */
+
 static tri_status infer_collective(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -50,6 +53,9 @@ static tri_status infer_gather(const struct tri_graph *g, const struct tri_op *o
 const struct tri_op_info tri_op_row_GATHER = {
     .name = "gather", .min_in = 1, .max_in = 1, .nout = 1, .comm = true, .infer = infer_gather};
 
+/* --- counters and the decision -------------------------------------------------------------------
+ */
+
 static double flops_none(const struct tri_graph *g, const struct tri_op *op)
 {
     (void)g;
@@ -83,6 +89,24 @@ const struct tri_op_info tri_op_row_STEP_END = {.name = "step_end",
                                                 .flops = flops_none,
                                                 .alias = tri_alias_must_first};
 
+/* scale, scalars -> scale' */
+static tri_status infer_scale_end(const struct tri_graph *g, const struct tri_op *op,
+                                  enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(tri_op_need_vector(g, op, 0, TRI_F32, 1));
+    TRI_TRY(tri_op_need_vector(g, op, 1, TRI_F64, TRI_SCALAR_COUNT));
+    return tri_infer_like_first(g, op, dtype, shape);
+}
+
+const struct tri_op_info tri_op_row_SCALE_END = {.name = "scale_end",
+                                                 .min_in = 2,
+                                                 .max_in = 2,
+                                                 .nout = 1,
+                                                 .side_effect = true,
+                                                 .infer = infer_scale_end,
+                                                 .flops = flops_none,
+                                                 .alias = tri_alias_must_first};
+
 static tri_status infer_sumsq(const struct tri_graph *g, const struct tri_op *op,
                               enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -104,14 +128,16 @@ const struct tri_op_info tri_op_row_SUMSQ = {.name = "sumsq",
                                              .infer = infer_sumsq,
                                              .flops = flops_sumsq};
 
-/* stats, counters', sumsq... -> scalars */
+/* stats, counters', sumsq..., [scale] -> scalars */
 static tri_status infer_control(const struct tri_graph *g, const struct tri_op *op,
                                 enum tri_dtype *dtype, struct tri_shape *shape)
 {
     TRI_TRY(tri_op_need_vector(g, op, 0, TRI_F64, TRI_STATS_COUNT));
     TRI_TRY(tri_op_need_vector(g, op, 1, TRI_I64, TRI_COUNTER_COUNT));
-    for (int i = 2; i < op->nin; i++)
+    for (int i = 2; i < op->nin - op->attrs.control.scaled; i++)
         TRI_TRY(tri_op_need_vector(g, op, i, TRI_F64, 1));
+    if (op->attrs.control.scaled)
+        TRI_TRY(tri_op_need_vector(g, op, op->nin - 1, TRI_F32, 1));
     dtype[0] = TRI_F64;
     shape[0] = tri_shape_1(TRI_SCALAR_COUNT);
     return TRI_OK;
@@ -123,6 +149,9 @@ const struct tri_op_info tri_op_row_CONTROL = {.name = "control",
                                                .nout = 1,
                                                .infer = infer_control,
                                                .flops = flops_none};
+
+/* --- optimizers ----------------------------------------------------------------------------------
+ */
 
 /* All tensors, inputs 0 .. scalars-1, have the parameter's shape; outputs 0 .. nout-1 too. */
 static tri_status infer_optimizer(const struct tri_graph *g, const struct tri_op *op, int scalars,
@@ -196,6 +225,9 @@ const struct tri_op_info tri_op_row_ADAMW = {.name = "adamw",
                                              .infer = infer_adamw,
                                              .flops = flops_adamw,
                                              .alias = alias_optimizer};
+
+/* --- faults on purpose ---------------------------------------------------------------------------
+ */
 
 /* x, counters -> x' */
 static tri_status infer_inject(const struct tri_graph *g, const struct tri_op *op,

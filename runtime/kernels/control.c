@@ -40,10 +40,29 @@ static double clip_factor(double clip, double norm)
     return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
+/* The loss scale of the next step, and the good steps behind it. */
+static void move_scale(const struct tri_control *c, const float *loss_scale, int64_t good,
+                       bool finite, double *scalars)
+{
+    double s = loss_scale == NULL ? 1 : *loss_scale, next = s;
+
+    good = finite ? good + 1 : 0;
+    if (loss_scale != NULL && !finite)
+        next = s / c->scale_factor > c->scale_floor ? s / c->scale_factor : c->scale_floor;
+    if (loss_scale != NULL && good >= c->scale_interval) {
+        next = isfinite((float)(s * c->scale_factor)) ? s * c->scale_factor : s;
+        good = 0;
+    }
+    scalars[TRI_SCALAR_LOSS_SCALE] = next;
+    scalars[TRI_SCALAR_GOOD_RUN] = (double)good;
+    scalars[TRI_SCALAR_SCALE_STUCK] = loss_scale != NULL && !finite && s <= c->scale_floor;
+}
+
 void tri_control_scalars(const struct tri_control *c, const double *stats, const int64_t *counters,
-                         void *const *sumsq, int nsumsq, double *scalars)
+                         const float *loss_scale, void *const *sumsq, int nsumsq, double *scalars)
 {
     double targets = stats[TRI_STATS_TARGETS], sum = 0, norm = 0;
+    double divisor = targets * (loss_scale == NULL ? 1 : *loss_scale * c->scale_unit);
     int64_t update = counters[TRI_COUNTER_UPDATES] + 1;
     bool finite = isfinite(stats[TRI_STATS_LOSS]);
 
@@ -51,11 +70,11 @@ void tri_control_scalars(const struct tri_control *c, const double *stats, const
         sum += *(const double *)sumsq[i];
     finite = finite && isfinite(sum); /* squares cannot cancel: a term that is not finite shows */
     if (targets > 0)
-        norm = sqrt(sum) / targets;
+        norm = sqrt(sum) / divisor;
     for (int i = 0; i < TRI_SCALAR_COUNT; i++)
         scalars[i] = 0;
     scalars[TRI_SCALAR_FINITE] = finite;
-    scalars[TRI_SCALAR_GRAD_SCALE] = targets > 0 ? clip_factor(c->clip_norm, norm) / targets : 0;
+    scalars[TRI_SCALAR_GRAD_SCALE] = targets > 0 ? clip_factor(c->clip_norm, norm) / divisor : 0;
     scalars[TRI_SCALAR_GRAD_NORM] = norm;
     scalars[TRI_SCALAR_LR_FACTOR] = tri_schedule_factor(c, update);
     scalars[TRI_SCALAR_BIAS1] = 1 - pow(c->beta1, (double)update);
@@ -65,5 +84,6 @@ void tri_control_scalars(const struct tri_control *c, const double *stats, const
     scalars[TRI_SCALAR_RIGHT] = stats[TRI_STATS_RIGHT];
     scalars[TRI_SCALAR_STEP] = (double)counters[TRI_COUNTER_STEP];
     scalars[TRI_SCALAR_UPDATES] = (double)(counters[TRI_COUNTER_UPDATES] + finite);
+    move_scale(c, loss_scale, counters[TRI_COUNTER_GOOD_RUN], finite, scalars);
     scalars[TRI_SCALAR_SKIP_RUN] = finite ? 0 : (double)(counters[TRI_COUNTER_SKIP_RUN] + 1);
 }

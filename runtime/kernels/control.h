@@ -25,9 +25,13 @@ double tri_schedule_factor(const struct tri_control *c, int64_t u);
  * pointers, added in their order):
  *   finite = every sumsq and the loss are finite;  norm = sqrt(sum of sumsq) / targets
  *   grad scale = min(1, clip / norm) / targets;    bias_i = 1 - beta_i ^ (updates + 1)
- * Without targets the loss, the norm and the gradient scale are 0. Local. */
+ * Without targets the loss, the norm and the gradient scale are 0. With a loss scale s (else NULL)
+ * both divisors are targets * s * unit, so that clipping sees true gradients, and
+ *   a skipped step: s' = max(s / factor, floor), the run of good steps begins again at 0
+ *   the interval'th good step in a row: s' = s factor (unless that is infinite), likewise 0
+ *   else s' = s  (Micikevicius et al., "Mixed precision training", 2018). Local. */
 void tri_control_scalars(const struct tri_control *c, const double *stats, const int64_t *counters,
-                         void *const *sumsq, int nsumsq, double *scalars);
+                         const float *loss_scale, void *const *sumsq, int nsumsq, double *scalars);
 
 TRI_END_DECLS
 #endif

@@ -1,5 +1,6 @@
-/* Choice of a kernel: the device's table first, the reference where it has none. */
-#include "runtime/kernels/kernels.h"
+/* Choice of a kernel: the device's table first, then its f32 kernel with 16-bit arguments widened,
+ * then the reference. */
+#include "runtime/kernels/widen.h"
 
 tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table,
                               const struct tri_kernel_desc *d, struct tri_kernel **out)
@@ -12,6 +13,8 @@ tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table,
         if (st != TRI_ERR_UNSUPPORTED)
             return st;
     }
+    if (tri_kernel_needs_widening(d))
+        return tri_kernel_prepare_widened(table, d, out);
     ops = tri_kernels_ref[d->kind];
     if (ops == NULL)
         return tri_fail(TRI_ERR_INTERNAL, "op \"%s\" has no kernel", tri_op_name(d->kind));

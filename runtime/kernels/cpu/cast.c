@@ -7,7 +7,7 @@
 /* Elements that are converted through a buffer of f32. */
 #define CHUNK 1024
 
-static void widen(enum tri_dtype t, const void *src, float *dst, int64_t n)
+void TRI_ISA_NAME(tri_simd_widen)(enum tri_dtype t, const void *src, float *dst, int64_t n)
 {
     const uint16_t *h = src;
     int64_t i = 0;
@@ -24,7 +24,7 @@ static void widen(enum tri_dtype t, const void *src, float *dst, int64_t n)
         dst[i] = t == TRI_BF16 ? tri_bf16_to_f32(h[i]) : tri_f16_to_f32(h[i]);
 }
 
-static void narrow(enum tri_dtype t, const float *src, void *dst, int64_t n)
+void TRI_ISA_NAME(tri_simd_narrow)(enum tri_dtype t, const float *src, void *dst, int64_t n)
 {
     uint16_t *h = dst;
     int64_t i = 0;
@@ -71,12 +71,12 @@ static tri_status run_cast(const struct tri_kernel *kernel, const struct tri_ker
         int64_t at = c * CHUNK, n = k->count - at < CHUNK ? k->count - at : CHUNK;
 
         if (k->from == TRI_F32) {
-            narrow(k->to, (const float *)args->in[0] + at, dst + at * to, n);
+            TRI_ISA_NAME(tri_simd_narrow)(k->to, (const float *)args->in[0] + at, dst + at * to, n);
         } else if (k->to == TRI_F32) {
-            widen(k->from, src + at * from, (float *)args->out[0] + at, n);
+            TRI_ISA_NAME(tri_simd_widen)(k->from, src + at * from, (float *)args->out[0] + at, n);
         } else {
-            widen(k->from, src + at * from, buffer, n);
-            narrow(k->to, buffer, dst + at * to, n);
+            TRI_ISA_NAME(tri_simd_widen)(k->from, src + at * from, buffer, n);
+            TRI_ISA_NAME(tri_simd_narrow)(k->to, buffer, dst + at * to, n);
         }
     }
     return TRI_OK;

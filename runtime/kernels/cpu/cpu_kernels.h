@@ -10,6 +10,10 @@ extern const struct tri_kernel_ops tri_kernel_conv2d_onednn;
 extern const struct tri_kernel_ops tri_kernel_conv2d_dx_onednn;
 extern const struct tri_kernel_ops tri_kernel_conv2d_dw_onednn;
 
+/* A product of 16-bit operands in f32 tiles (matmul_tiled.c). Local. */
+tri_status tri_matmul_tiled_prepare(const struct tri_kernel_desc *d,
+                                    struct tri_kernel **out) TRI_CHECKED;
+
 /* plain loops, several threads */
 extern const struct tri_kernel_ops tri_kernel_maxpool_cpu;
 extern const struct tri_kernel_ops tri_kernel_maxpool_grad_cpu;

@@ -1,19 +1,19 @@
 /* EMBEDDING and EMBEDDING_GRAD.
  *
- * EMBEDDING is exact (one addition). The gradient adds the rows of dy in the order of the tokens;
- * threads share the columns, so that no two write one element and the sums do not depend on their
- * number. */
+ * EMBEDDING is exact (one addition, rounded once to the table's type). The gradient adds the rows
+ * of dy in the order of the tokens; threads share the columns, so that no two write one element and
+ * the sums do not depend on their number. */
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/simd_kernel.h"
 
 #include <string.h>
 
+#define PIECE 1024 /* elements of a 16-bit row that are widened at once */
+
 static tri_status prepare_embedding(const struct tri_kernel_desc *d, struct tri_kernel **out)
 {
     struct simd_kernel *k;
 
-    if (!tri_simd_is_f32(d))
-        return TRI_ERR_UNSUPPORTED;
     TRI_TRY(tri_simd_kernel_create(d, &TRI_ISA_NAME(tri_simd_embedding), 0, &k));
     k->dim[2] = tri_simd_has_in(d, 2) ? d->in[2].shape.dim[0] : 0; /* P, 0 without positions */
     k->dim[3] = tri_simd_has_in(d, 3);
@@ -38,29 +38,59 @@ static void add_row(const float *a, const float *b, float *y, int64_t n)
         vf_store_n(y + i, vf_add(vf_load_n(a + i, n - i), vf_load_n(b + i, n - i)), n - i);
 }
 
+/* y = a + b for rows of a 16-bit type; b may be NULL. */
+static void add_half_row(enum tri_dtype t, const uint16_t *a, const uint16_t *b, uint16_t *y,
+                         int64_t n)
+{
+    float sum[PIECE], other[PIECE];
+
+    if (b == NULL) {
+        memcpy(y, a, (size_t)n * sizeof(*y));
+        return;
+    }
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t m = n - at < PIECE ? n - at : PIECE;
+
+        TRI_ISA_NAME(tri_simd_widen)(t, a + at, sum, m);
+        TRI_ISA_NAME(tri_simd_widen)(t, b + at, other, m);
+        add_row(sum, other, sum, m);
+        TRI_ISA_NAME(tri_simd_narrow)(t, sum, y + at, m);
+    }
+}
+
+/* Row i of y: a row of the table, and of the positions unless that is NULL. */
+static void look_up(const struct simd_kernel *k, const struct tri_kernel_args *args, int64_t i,
+                    int64_t id, int64_t position)
+{
+    int64_t C = k->dim[5];
+    const float *table = args->in[1], *pos = k->dim[2] > 0 ? args->in[2] : NULL;
+    float *y = args->out[0];
+
+    if (tri_dtype_is_half(k->to))
+        add_half_row(k->to, (const uint16_t *)args->in[1] + id * C,
+                     pos == NULL ? NULL : (const uint16_t *)args->in[2] + position * C,
+                     (uint16_t *)args->out[0] + i * C, C);
+    else if (pos == NULL)
+        memcpy(y + i * C, table + id * C, (size_t)C * sizeof(float));
+    else
+        add_row(table + id * C, pos + position * C, y + i * C, C);
+}
+
 static tri_status run_embedding(const struct tri_kernel *kernel, const struct tri_kernel_args *args)
 {
     const struct simd_kernel *k = (const struct simd_kernel *)kernel;
     const int32_t *ids = args->in[0];
-    const float *table = args->in[1], *pos = k->dim[2] > 0 ? args->in[2] : NULL;
     int64_t offset = k->dim[3] != 0 ? *(const int32_t *)args->in[3] : 0;
     int64_t T = k->cols, P = k->dim[2], C = k->dim[5];
-    float *y = args->out[0];
 
     TRI_TRY(check_ids(ids, k->count, k->dim[4]));
-    if (pos != NULL && (offset < 0 || offset + T > P))
+    if (P > 0 && (offset < 0 || offset + T > P))
         return tri_fail(TRI_ERR_DATA, "embedding: positions %lld to %lld are outside [0, %lld)",
                         (long long)offset, (long long)(offset + T - 1), (long long)P);
 #pragma omp parallel for num_threads(k->nthreads)                                                  \
     schedule(static) if (k->count * C > TRI_SIMD_GRAIN)
-    for (int64_t i = 0; i < k->count; i++) {
-        const float *row = table + ids[i] * C;
-
-        if (pos == NULL)
-            memcpy(y + i * C, row, (size_t)C * sizeof(float));
-        else
-            add_row(row, pos + (offset + i % T) * C, y + i * C, C);
-    }
+    for (int64_t i = 0; i < k->count; i++)
+        look_up(k, args, i, ids[i], offset + i % T);
     return TRI_OK;
 }
 

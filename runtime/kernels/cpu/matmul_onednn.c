@@ -3,7 +3,9 @@
  *
  * Two forms, each where it was measured faster (GPT-2 124M, 1024 rows, 2 threads): the matmul
  * primitive fuses the bias and is ahead for y = x w^T of plain x; dnnl_sgemm is ahead for weight
- * gradients (transposed a, running sum) and for the gradient of the logits (50257 terms a sum). */
+ * gradients (transposed a, running sum) and for the gradient of the logits (50257 terms a sum).
+ * bf16 operands take the primitive where the processor has AVX-512 (f32 sums, one rounding), else,
+ * and f16 always, matmul_tiled.c. */
 #include "runtime/kernels/cpu/cpu_kernels.h"
 #include "runtime/kernels/cpu/onednn.h"
 
@@ -16,6 +18,7 @@
 struct product {
     int64_t m, n, depth, lda, ldb;
     bool ta, tb, bias, acc;
+    dnnl_data_type_t in, out; /* of a and b; of y and acc */
     int nthreads;
 };
 
@@ -36,26 +39,29 @@ static struct product product_of(const struct tri_kernel_desc *d)
     p.n = p.tb ? br : bc;
     p.bias = present(d->in, 2, d->nin);
     p.acc = present(d->in, 3, d->nin);
+    p.in = d->in[0].dtype == TRI_BF16 ? dnnl_bf16 : dnnl_f32;
+    p.out = d->out[0].dtype == TRI_BF16 ? dnnl_bf16 : dnnl_f32;
     return p;
 }
 
 /* Row-major matrix, or its transpose, as a strided descriptor of rows x cols. */
-static dnnl_memory_desc_t matrix_md(int64_t rows, int64_t cols, int64_t ld, bool transposed)
+static dnnl_memory_desc_t matrix_md(dnnl_data_type_t type, int64_t rows, int64_t cols, int64_t ld,
+                                    bool transposed)
 {
     dnnl_memory_desc_t md;
     dnnl_dims_t dims = {rows, cols}, strides = {transposed ? 1 : ld, transposed ? ld : 1};
 
-    if (dnnl_memory_desc_init_by_strides(&md, 2, dims, dnnl_f32, strides) != dnnl_success)
+    if (dnnl_memory_desc_init_by_strides(&md, 2, dims, type, strides) != dnnl_success)
         memset(&md, 0, sizeof(md));
     return md;
 }
 
 static tri_status prepare_primitive(const struct product *p, struct tri_kernel **out)
 {
-    dnnl_memory_desc_t a = matrix_md(p->m, p->depth, p->lda, p->ta);
-    dnnl_memory_desc_t b = matrix_md(p->depth, p->n, p->ldb, p->tb);
-    dnnl_memory_desc_t c = matrix_md(p->m, p->n, p->n, false),
-                       bias = matrix_md(1, p->n, p->n, false);
+    dnnl_memory_desc_t a = matrix_md(p->in, p->m, p->depth, p->lda, p->ta);
+    dnnl_memory_desc_t b = matrix_md(p->in, p->depth, p->n, p->ldb, p->tb);
+    dnnl_memory_desc_t c = matrix_md(p->out, p->m, p->n, p->n, false);
+    dnnl_memory_desc_t bias = matrix_md(dnnl_f32, 1, p->n, p->n, false);
     struct tri_onednn_arg args[4] = {{DNNL_ARG_SRC, 0}, {DNNL_ARG_WEIGHTS, 1}, {DNNL_ARG_DST, 2}};
     struct tri_onednn_kernel *k;
     dnnl_primitive_attr_t attr = NULL;
@@ -128,11 +134,15 @@ static tri_status prepare_matmul(const struct tri_kernel_desc *d, struct tri_ker
 {
     struct product p = product_of(d);
 
-    for (int i = 0; i < d->nin; i++)
-        if (present(d->in, i, d->nin) && d->in[i].dtype != TRI_F32)
-            return TRI_ERR_UNSUPPORTED;
     if (p.m == 0 || p.n == 0 || p.depth == 0)
         return TRI_ERR_UNSUPPORTED;
+    if (tri_dtype_is_half(d->in[0].dtype)) {
+        tri_status st = TRI_ERR_UNSUPPORTED;
+
+        if (d->in[0].dtype == TRI_BF16 && tri_cpu_isa() == TRI_ISA_AVX512)
+            st = prepare_primitive(&p, out);
+        return st == TRI_ERR_UNSUPPORTED ? tri_matmul_tiled_prepare(d, out) : st;
+    }
     if (p.bias || (!p.ta && p.tb))
         return prepare_primitive(&p, out);
     return prepare_sgemm(&p, out);

@@ -89,6 +89,10 @@ static inline int64_t simd_part(int64_t count, int64_t unit, int64_t i, int64_t 
 TRI_SIMD_LIST(X)
 #undef X
 
+/* n elements of f32, bf16 or f16 as f32; and back, to nearest even (cast.c). */
+void TRI_ISA_NAME(tri_simd_widen)(enum tri_dtype t, const void *src, float *dst, int64_t n);
+void TRI_ISA_NAME(tri_simd_narrow)(enum tri_dtype t, const float *src, void *dst, int64_t n);
+
 /* Defines the table of a kernel from its prepare_NAME and run_NAME. */
 #define TRI_SIMD_KERNEL(kernel)                                                                    \
     const struct tri_kernel_ops TRI_ISA_NAME(tri_simd_##kernel) = {                                \

@@ -40,11 +40,20 @@ static double row_stats(const float *z, int64_t n, int32_t target, double *stats
     return lse;
 }
 
-/* dz = softmax(z) - onehot(target); may be in place. */
-static void row_grad(const float *z, int64_t n, int32_t target, double lse, float *dz)
+/* What a gradient is multiplied with: input i is the loss scale, if it is given. */
+static double seed(const struct tri_kernel_desc *d, const struct tri_kernel_args *args, int i)
+{
+    const float *scale = i < d->nin ? args->in[i] : NULL;
+
+    return scale ? *scale * d->attrs.loss.unit : 1;
+}
+
+/* dz = (softmax(z) - onehot(target)) factor; may be in place. */
+static void row_grad(const float *z, int64_t n, int32_t target, double lse, double factor,
+                     float *dz)
 {
     for (int64_t j = 0; j < n; j++)
-        dz[j] = (float)(exp(z[j] - lse) - (j == target));
+        dz[j] = (float)((exp(z[j] - lse) - (j == target)) * factor);
 }
 
 /* lse of a row without target is 0. */
@@ -76,6 +85,7 @@ tri_status tri_ref_softmax_xent_grad(const struct tri_kernel *k, const struct tr
     const float *logits = args->in[0], *lse = args->in[2];
     const int32_t *targets = args->in[1];
     float *dlogits = args->out[0];
+    double factor = seed(d, args, 3);
     int64_t m = tri_shape_rows(&d->in[0].shape), n = tri_shape_cols(&d->in[0].shape);
 
     TRI_TRY(check_targets(targets, m, n));
@@ -83,7 +93,7 @@ tri_status tri_ref_softmax_xent_grad(const struct tri_kernel *k, const struct tr
         if (targets[i] == TRI_IGNORE_TARGET)
             memset(dlogits + i * n, 0, (size_t)n * sizeof(*dlogits));
         else
-            row_grad(logits + i * n, n, targets[i], lse[i], dlogits + i * n);
+            row_grad(logits + i * n, n, targets[i], lse[i], factor, dlogits + i * n);
     }
     return TRI_OK;
 }
@@ -96,6 +106,7 @@ tri_status tri_ref_softmax_xent_fused(const struct tri_kernel *k,
     const int32_t *targets = args->in[1];
     double *stats = args->out[0];
     float *dlogits = args->out[1];
+    double factor = seed(d, args, 2);
     int64_t m = tri_shape_rows(&d->in[0].shape), n = tri_shape_cols(&d->in[0].shape);
 
     TRI_TRY(check_targets(targets, m, n));
@@ -106,7 +117,7 @@ tri_status tri_ref_softmax_xent_fused(const struct tri_kernel *k,
         if (targets[i] == TRI_IGNORE_TARGET)
             memset(dlogits + i * n, 0, (size_t)n * sizeof(*dlogits));
         else
-            row_grad(z, n, targets[i], row_stats(z, n, targets[i], stats), dlogits + i * n);
+            row_grad(z, n, targets[i], row_stats(z, n, targets[i], stats), factor, dlogits + i * n);
     }
     return TRI_OK;
 }
@@ -130,16 +141,18 @@ tri_status tri_ref_mse(const struct tri_kernel *k, const struct tri_kernel_args 
     return TRI_OK;
 }
 
-/* dprediction = 2 (prediction - target) / components; 0 beyond the real samples. */
+/* dprediction = 2 (prediction - target) / components, times the loss scale; 0 beyond the real
+ * samples. */
 tri_status tri_ref_mse_grad(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
     const float *y = args->in[0], *target = args->in[1];
     int32_t nreal = *(const int32_t *)args->in[2];
     float *dy = args->out[0];
+    double factor = 2 * seed(d, args, 3);
     int64_t count = tri_ref_count(&d->in[0]), n = count / d->in[0].shape.dim[0];
 
     for (int64_t i = 0; i < count; i++)
-        dy[i] = i < nreal * n ? (float)(2 * ((double)y[i] - target[i]) / (double)n) : 0;
+        dy[i] = i < nreal * n ? (float)(factor * ((double)y[i] - target[i]) / (double)n) : 0;
     return TRI_OK;
 }

@@ -2,7 +2,8 @@
  * function.
  *
  * Reference kernels are naive and obviously right: plain loops, sums in double in index order, one
- * rounding at the store. They are the oracle of the kernel suite and serve where the CPU table has
+ * rounding at the store; 16-bit arguments come widened (widen.h) unless the kernel reads them
+ * itself. They are the oracle of the kernel suite and serve where the CPU table has
  * no kernel. */
 #ifndef TRI_RUNTIME_KERNELS_REF_REF_H
 #define TRI_RUNTIME_KERNELS_REF_REF_H
@@ -85,6 +86,7 @@ double tri_ref_dropout_scale(const struct tri_rng_key *key, uint64_t index, doub
     X(SGD, sgd)                                                                                    \
     X(ADAMW, adamw)                                                                                \
     X(STEP_END, step_end)                                                                          \
+    X(SCALE_END, scale_end)                                                                        \
     X(INJECT, inject)
 
 #define X(kind, name)                                                                              \

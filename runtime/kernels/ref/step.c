@@ -27,6 +27,16 @@ tri_status tri_ref_step_end(const struct tri_kernel *k, const struct tri_kernel_
     c[TRI_COUNTER_UPDATES] += finite;
     c[TRI_COUNTER_SKIPPED] += !finite;
     c[TRI_COUNTER_SKIP_RUN] = finite ? 0 : c[TRI_COUNTER_SKIP_RUN] + 1;
+    c[TRI_COUNTER_GOOD_RUN] = (int64_t)scalars[TRI_SCALAR_GOOD_RUN];
+    return TRI_OK;
+}
+
+tri_status tri_ref_scale_end(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const double *scalars = args->in[1];
+
+    (void)k;
+    *(float *)args->out[0] = (float)scalars[TRI_SCALAR_LOSS_SCALE];
     return TRI_OK;
 }
 
@@ -55,8 +65,10 @@ tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_arg
 tri_status tri_ref_control(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
+    int scaled = d->attrs.control.scaled;
 
-    tri_control_scalars(&d->attrs.control, args->in[0], args->in[1], args->in + 2, d->nin - 2,
+    tri_control_scalars(&d->attrs.control, args->in[0], args->in[1],
+                        scaled ? args->in[d->nin - 1] : NULL, args->in + 2, d->nin - 2 - scaled,
                         args->out[0]);
     return TRI_OK;
 }

@@ -2,6 +2,7 @@
 #include "runtime/kernels/ref/ref.h"
 
 #include "runtime/core/memory.h"
+#include "runtime/kernels/widen.h"
 
 #include <string.h>
 
@@ -24,9 +25,12 @@ static size_t scratch_doubles(const struct tri_kernel_desc *d)
 tri_status tri_ref_prepare(const struct tri_kernel_desc *d, struct tri_kernel **out)
 {
     size_t nin = (size_t)d->nin, nargs = nin + (size_t)d->nout;
-    struct tri_ref_kernel *r = tri_calloc(1, sizeof(*r) + nargs * sizeof(struct tri_arg), "kernel");
+    struct tri_ref_kernel *r;
     struct tri_arg *args;
 
+    if (tri_kernel_needs_widening(d))
+        return tri_kernel_prepare_widened(tri_kernels_ref, d, out);
+    r = tri_calloc(1, sizeof(*r) + nargs * sizeof(struct tri_arg), "kernel");
     if (r == NULL)
         return tri_fail(TRI_ERR_NOMEM, "kernel \"%s\": out of memory", tri_op_name(d->kind));
     args = (struct tri_arg *)(r + 1);

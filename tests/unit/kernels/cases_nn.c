@@ -403,14 +403,18 @@ int cases_softmax_xent_grad(const struct tri_kernel_ops *ops)
 {
     int ran = 0;
 
-    for (int i = 0; i < NLOGITS; i++) {
-        const int64_t *d = logits[i];
+    for (int i = 0; i < 2 * NLOGITS; i++) {
+        const int64_t *d = logits[i / 2];
+        struct tri_attrs at = {.loss = {.unit = 0.5}};
+        double scale = i % 2 ? 4 : 1; /* at most 8 times 1/2 */
         struct kcase c;
 
-        kcase_init(&c, TRI_OP_SOFTMAX_XENT_GRAD, NULL);
+        kcase_init(&c, TRI_OP_SOFTMAX_XENT_GRAD, &at);
         xent_inputs(&c, d);
         kcase_in(&c, TRI_F32, SHAPE(d[0]), 5, 6);
-        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), 4 * KCASE_EPS, 16 * KCASE_EPS);
+        if (i % 2)
+            kcase_in(&c, TRI_F32, SHAPE(1), 2, 8);
+        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), 4 * scale * KCASE_EPS, 16 * KCASE_EPS);
         kcase_alias(&c, TRI_ALIAS_MAY, 0);
         ran += kcase_run(&c, ops, "softmax_xent_grad");
     }
@@ -421,14 +425,18 @@ int cases_softmax_xent_fused(const struct tri_kernel_ops *ops)
 {
     int ran = 0;
 
-    for (int i = 0; i < NLOGITS; i++) {
-        const int64_t *d = logits[i];
+    for (int i = 0; i < 2 * NLOGITS; i++) {
+        const int64_t *d = logits[i / 2];
+        struct tri_attrs at = {.loss = {.unit = 0.5}};
+        double scale = i % 2 ? 4 : 1; /* at most 8 times 1/2 */
         struct kcase c;
 
-        kcase_init(&c, TRI_OP_SOFTMAX_XENT_FUSED, NULL);
+        kcase_init(&c, TRI_OP_SOFTMAX_XENT_FUSED, &at);
         xent_inputs(&c, d);
+        if (i % 2)
+            kcase_in(&c, TRI_F32, SHAPE(1), 2, 8);
         kcase_out(&c, TRI_F64, SHAPE(TRI_STATS_COUNT), tol_loss(d), 0);
-        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), 4 * KCASE_EPS,
+        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), 4 * scale * KCASE_EPS,
                   ((double)d[1] / 2 + 16) * KCASE_EPS);
         kcase_alias(&c, TRI_ALIAS_MAY, 0);
         ran += kcase_run(&c, ops, "softmax_xent_fused");

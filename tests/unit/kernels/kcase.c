@@ -209,7 +209,8 @@ static tri_status run_one(const struct kcase *c, const struct tri_kernel_ops *op
                           struct buffers *b)
 {
     struct tri_kernel *k = NULL;
-    tri_status st = ops->prepare(&c->d, &k);
+    tri_status st =
+        ops == NULL ? tri_kernel_prepare(tri_kernels_cpu, &c->d, &k) : ops->prepare(&c->d, &k);
     struct tri_kernel_args args = {b->in, b->out, NULL, c->grain};
 
     if (st != TRI_OK)
@@ -238,7 +239,9 @@ static bool run_both(struct kcase *c, const struct tri_kernel_ops *ops, bool in_
     return true;
 }
 
-bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what)
+/* With 1 and 2 threads, and in place where that is allowed. ops NULL: what tri_kernel_prepare
+ * takes. */
+static bool repeat(struct kcase *c, const struct tri_kernel_ops *ops, const char *what)
 {
     bool may = false, ran = true;
 
@@ -249,6 +252,83 @@ bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *wh
         ran = run_both(c, ops, false, what);
         if (ran && may)
             run_both(c, ops, true, what);
+    }
+    return ran;
+}
+
+/* Input i as type t. */
+static void round_input(struct kcase *c, int i, enum tri_dtype t)
+{
+    int64_t n = c->in[i].shape.ndim < 0 ? 0 : tri_shape_count(&c->in[i].shape);
+    void *rounded = tri_alloc_aligned((size_t)n * sizeof(uint16_t) + 1, "test");
+
+    cr_assert_not_null(rounded);
+    if (c->in[i].shape.ndim < 0 || c->in[i].dtype != TRI_F32) {
+        tri_free(rounded);
+        return;
+    }
+    for (int64_t j = 0; j < n; j++)
+        store(t, rounded, j, load(TRI_F32, c->data[i], j));
+    tri_free(c->data[i]);
+    c->data[i] = rounded;
+    c->in[i].dtype = t;
+}
+
+/* The case once more with 16-bit arguments; wide: a MATMUL whose y stays f32. Kernel and reference
+ * round sums that differ by the f32 tolerance once each: one unit in the last place between them,
+ * 2^-7 (bf16) or 2^-10 (f16) of the larger, 2^-24 where f16 is subnormal. */
+static void run_half(const struct kcase *full, enum tri_dtype t, bool wide, const char *what)
+{
+    struct kcase half = *full, *c = &half;
+    const struct tri_op_info *info = tri_op_info(c->d.kind);
+    double rel = t == TRI_BF16 ? 0x1p-7 : 0x1p-10;
+
+    c->d.in = c->in;
+    c->d.out = c->out;
+    if (wide)
+        c->d.attrs.matmul.wide = true;
+    for (int i = 0; i < c->d.nin; i++) {
+        if (c->in[i].shape.ndim < 0)
+            continue;
+        c->data[i] = tri_alloc_aligned(arg_bytes(&c->in[i]) + 1, "test");
+        cr_assert_not_null(c->data[i]);
+        memcpy(c->data[i], full->data[i], arg_bytes(&c->in[i]));
+    }
+    for (int i = 0; i < c->d.nin; i++)
+        if ((info->half_in >> i & 1) != 0 ||
+            (c->d.kind == TRI_OP_MATMUL && i == info->acc_in && !wide))
+            round_input(c, i, t);
+    for (int o = 0; o < c->d.nout; o++) {
+        if ((info->half_out >> o & 1) == 0 || wide)
+            continue;
+        c->out[o].dtype = t;
+        c->rel[o] += rel;
+        c->abs[o] += 0x1p-24;
+    }
+    repeat(c, NULL, what);
+    for (int i = 0; i < c->d.nin; i++)
+        tri_free(c->data[i]);
+}
+
+/* All arguments that may be 16-bit are f32 in this case. */
+static bool has_half_form(const struct kcase *c)
+{
+    uint32_t mask = tri_op_info(c->d.kind)->half_in;
+    bool f32 = mask != 0;
+
+    for (int i = 0; i < c->d.nin; i++)
+        f32 = f32 && ((mask >> i & 1) == 0 || c->in[i].shape.ndim < 0 || c->in[i].dtype == TRI_F32);
+    return f32;
+}
+
+bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what)
+{
+    bool ran = repeat(c, ops, what);
+
+    for (int t = TRI_BF16; t <= TRI_F16 && has_half_form(c); t++) {
+        run_half(c, (enum tri_dtype)t, false, what);
+        if (c->d.kind == TRI_OP_MATMUL)
+            run_half(c, (enum tri_dtype)t, true, what);
     }
     for (int i = 0; i < c->d.nin; i++)
         tri_free(c->data[i]);

@@ -35,7 +35,8 @@ void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
 
 /* Prepares and runs `ops` and the reference with 1 and 2 threads over guarded memory, compares, and
  * frees the inputs. False when `ops` does not support the signature. Differences are Criterion
- * failures that name `what`. */
+ * failures that name `what`. Then once more with bf16 and with f16 where the op table's half_in and
+ * half_out allow it, with the kernel that tri_kernel_prepare takes of the CPU table. */
 bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what);
 
 /* Runs all cases of a kind; the number that `ops` supported. -1: the kind has no cases. */
