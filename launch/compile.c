@@ -2,6 +2,8 @@
  * feature is one line of this list. */
 #include "launch/compile.h"
 
+#include "amp/overflow_pass.h"
+
 /* Streams, order, memory and the check: the same for every program. Takes g. */
 static tri_status finish_program(const struct tri_compile_spec *s, struct tri_graph *g,
                                  struct tri_layout *layout, struct tri_program **out)
@@ -27,6 +29,7 @@ static tri_status differentiate(const struct tri_compile_spec *s, struct tri_gra
     TRI_TRY(tri_pass_groups(g, s->groups, report));
     TRI_TRY(tri_pass_fuse(g));
     TRI_TRY(tri_pass_autodiff(g));
+    TRI_TRY(tri_pass_precision(g, &s->precision));
     TRI_TRY(tri_pass_fuse(g));
     return tri_graph_prune(g);
 }
@@ -40,6 +43,8 @@ static tri_status distribute(const struct tri_compile_spec *s, struct tri_graph 
     exchange.report = report;
     for (int where = TRI_PHASE_FORWARD; where <= TRI_PHASE_EXCHANGE; where++)
         TRI_TRY(tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, (enum tri_phase)where));
+    if (s->precision.compute != TRI_F32)
+        TRI_TRY(tri_pass_overflow(g));
     TRI_TRY(tri_pass_exchange(g, &s->mesh, &exchange));
     TRI_TRY(tri_pass_update(g, &s->update));
     return tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, TRI_PHASE_UPDATE);

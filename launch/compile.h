@@ -2,6 +2,7 @@
 #ifndef TRI_LAUNCH_COMPILE_H
 #define TRI_LAUNCH_COMPILE_H
 
+#include "amp/precision_pass.h"
 #include "models/model.h"
 #include "optim/exchange_pass.h"
 #include "optim/groups.h"
@@ -29,6 +30,7 @@ struct tri_compile_spec {
     const struct tri_kernel_ops *const *kernels; /* the device's table */
     struct tri_exchange_spec exchange;
     struct tri_update_spec update;
+    struct tri_precision_spec precision;
     const struct tri_group_rules *groups;
     const struct tri_injection *faults;
     int nfaults;

@@ -1,6 +1,7 @@
 /* Memory and executors of the programs of a run. */
 #include "launch/session.h"
 
+#include "amp/precision_pass.h"
 #include "models/init.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/rng.h"
@@ -183,6 +184,20 @@ tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm
     return tri_comm_agree(comm, tri_weights_read(path, s->tensor, n));
 }
 
+void tri_session_round_weights(struct tri_session *s)
+{
+    const struct tri_graph *g = s->train->graph;
+
+    for (tri_vid v = 0; v < g->nvalue; v++) {
+        tri_vid copy = g->value[v].role == TRI_ROLE_PARAM ? tri_precision_copy_of(g, v) : TRI_NONE;
+
+        if (copy != TRI_NONE)
+            tri_precision_round(g->value[copy].dtype, tri_exec_value(s->train_exec, v),
+                                tri_exec_value(s->train_exec, copy),
+                                tri_shape_count(&g->value[v].shape));
+    }
+}
+
 void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name)
 {
     tri_vid v = tri_graph_find(p->graph, name);
@@ -190,8 +205,10 @@ void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, co
     return v == TRI_NONE ? NULL : tri_exec_value(x, v);
 }
 
-/* own[i]: hash of this rank's copy of the i-th parameter or buffer, 0 for other states. Returns the
- * sum over parameters. */
+/* --- weights hash
+ * ----------------------------------------------------------------------------------- */
+
+/* own[i]: hash of the i-th tensor's copy on this rank; 0 for what does not count. */
 static uint64_t hash_own(const struct tri_session *s, uint64_t *own)
 {
     uint64_t sum = 0;
@@ -200,12 +217,11 @@ static uint64_t hash_own(const struct tri_session *s, uint64_t *own)
         const struct tri_checkpoint_tensor *t = &s->tensor[i];
 
         own[i] = 0;
-        if (strncmp(t->name, "param/", 6) != 0)
-            continue;
-        own[i] = tri_hash_elements(tri_hash_name(s->kept[i].name), 0, t->data,
-                                   (size_t)tri_shape_count(&t->shape), tri_dtype_bytes(t->dtype));
         if (s->kept[i].param)
-            sum += own[i];
+            own[i] =
+                tri_hash_elements(tri_hash_name(s->kept[i].name), 0, t->data,
+                                  (size_t)tri_shape_count(&t->shape), tri_dtype_bytes(t->dtype));
+        sum += own[i];
     }
     return sum;
 }

@@ -42,6 +42,10 @@ void tri_session_fill(struct tri_session *s, uint64_t seed);
 tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm,
                                     const char *path) TRI_CHECKED;
 
+/* Makes the 16-bit copies of the training program from the parameters as they are: after they were
+ * filled or read, before the first step. Local. */
+void tri_session_round_weights(struct tri_session *s);
+
 /* Address and value of `name` (param, state, input, output) in the memory of `x`, or NULL. Local.
  */
 void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name);

@@ -2,6 +2,7 @@
  * add up to the step. */
 #include "launch/trainer.h"
 
+#include "launch/overflow.h"
 #include "runtime/checkpoint/files.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
@@ -12,6 +13,9 @@
 #include <unistd.h>
 
 #define MAX_SKIPS_IN_A_ROW 20
+
+/* --- setup
+ * ------------------------------------------------------------------------------------------ */
 
 static tri_status open_loader(struct tri_trainer *t)
 {
@@ -71,6 +75,7 @@ static tri_status prepare(struct tri_trainer *t)
 
     tri_config_print(cfg, &text);
     t->config_text = text.data;
+    tri_session_round_weights(t->session);
     t->scalars = tri_exec_value(t->session->train_exec, t->session->train->graph->scalars);
     if (cfg->debug.log_samples)
         t->ids =
@@ -141,11 +146,15 @@ void tri_trainer_destroy(struct tri_trainer *t)
     tri_evaluator_destroy(t->evaluator);
     tri_feed_finish(&t->feed);
     tri_loader_destroy(t->loader);
+    tri_text_finish(&t->overflow);
     tri_free(t->config_text);
     tri_free(t->span);
     tri_free(t->ids);
     tri_free(t);
 }
+
+/* --- one step
+ * --------------------------------------------------------------------------------------- */
 
 static uint64_t bytes_sent(const struct tri_trainer *t)
 {
@@ -203,7 +212,7 @@ static tri_status look_at_step(struct tri_trainer *t, const struct tri_batch *b,
                                    .loss = s[TRI_SCALAR_LOSS],
                                    .grad_norm = s[TRI_SCALAR_GRAD_NORM],
                                    .lr = cfg->optimizer.lr * s[TRI_SCALAR_LR_FACTOR],
-                                   .loss_scale = 1,
+                                   .loss_scale = s[TRI_SCALAR_LOSS_SCALE],
                                    .skipped = s[TRI_SCALAR_FINITE] == 0,
                                    .samples = t->state.samples,
                                    .tokens = t->state.tokens};
@@ -213,6 +222,8 @@ static tri_status look_at_step(struct tri_trainer *t, const struct tri_batch *b,
         TRI_TRY(tri_session_hash(t->session, t->comm, true, &m->weights_hash));
         t->shared_failure = false;
     }
+    if (m->skipped && t->job->spec.precision.compute != TRI_F32)
+        TRI_TRY(tri_overflow_report(t->session, t->comm, &t->overflow));
     if (t->ids != NULL)
         TRI_TRY(log_samples(t, b));
     if (t->mem_bytes == 0)
@@ -242,16 +253,36 @@ static void fill_times(struct tri_trainer *t, const struct tri_batch *b, int64_t
     t->sent_bytes = sent;
 }
 
+static void warn_skipped(const struct tri_trainer *t, const struct tri_step_metrics *m)
+{
+    if (t->overflow.len == 0)
+        tri_warn("step %lld: a gradient is not finite, the update is skipped", (long long)m->step);
+    else if (t->job->spec.precision.initial_scale > 0)
+        tri_warn("step %lld is skipped, the loss scale is now %g: %s", (long long)m->step,
+                 m->loss_scale, t->overflow.data);
+    else
+        tri_warn("step %lld is skipped: %s", (long long)m->step, t->overflow.data);
+}
+
 static tri_status report(struct tri_trainer *t, const struct tri_step_metrics *m)
 {
     if (t->root) {
         TRI_TRY(tri_metrics_step(t->metrics, m));
         TRI_TRY(tri_progress_step(t->progress, m));
         if (m->skipped)
-            tri_warn("step %lld: a gradient is not finite, the update is skipped",
-                     (long long)m->step);
+            warn_skipped(t, m);
     }
-    if (t->scalars[TRI_SCALAR_SKIP_RUN] >= MAX_SKIPS_IN_A_ROW) {
+    tri_text_finish(&t->overflow);
+    if (t->scalars[TRI_SCALAR_SCALE_STUCK] != 0) {
+        t->shared_failure = true;
+        return tri_fail(
+            TRI_ERR_NUMERIC,
+            "step %lld: the gradient is not finite although the loss scale has fallen to "
+            "its floor of %g (precision.loss_scale.floor)",
+            (long long)m->step, m->loss_scale);
+    }
+    if (t->job->spec.precision.initial_scale == 0 &&
+        t->scalars[TRI_SCALAR_SKIP_RUN] >= MAX_SKIPS_IN_A_ROW) {
         t->shared_failure = true;
         return tri_fail(TRI_ERR_NUMERIC,
                         "step %lld: the gradient was not finite in %d steps in a row",
@@ -308,6 +339,9 @@ static tri_status step(struct tri_trainer *t)
     TRI_TRY(report(t, &m));
     return traced ? write_trace(t) : TRI_OK;
 }
+
+/* --- the loop
+ * --------------------------------------------------------------------------------------- */
 
 static bool evaluation_due(const struct tri_trainer *t)
 {

@@ -37,10 +37,11 @@ struct tri_trainer {
     const char *trace_path;          /* NULL: no trace */
     struct tri_exec_span *span;
     int64_t trace_step;
-    uint64_t mem_bytes;  /* largest rank, at the last look */
-    uint64_t sent_bytes; /* by this rank before the step */
-    int64_t window_ns;   /* where the measured time of the coming step begins */
-    int64_t *ids;        /* log_samples: count and ids of this rank, then of all ranks */
+    uint64_t mem_bytes;       /* largest rank, at the last look */
+    uint64_t sent_bytes;      /* by this rank before the step */
+    int64_t window_ns;        /* where the measured time of the coming step begins */
+    int64_t *ids;             /* log_samples: count and ids of this rank, then of all ranks */
+    struct tri_text overflow; /* report of a skipped step, until it is printed */
     char *config_text;
     bool shared_failure; /* the failure that ends the run is known to all ranks */
 };
@@ -55,6 +56,9 @@ void tri_trainer_destroy(struct tri_trainer *t);
 /* From the step behind state.step to the last, with the checkpoint at the end. After a failure
  * t->shared_failure tells whether all ranks have it. Collective. */
 tri_status tri_trainer_run(struct tri_trainer *t) TRI_CHECKED;
+
+/* --- between the files of the trainer
+ * ------------------------------------------------------------- */
 
 /* Saves the state of t->state.step, in the background with checkpoint.async: a failure then shows
  * at the next save or at tri_trainer_finish_save. Collective; a failure is shared. */

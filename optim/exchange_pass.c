@@ -22,7 +22,7 @@ struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_option
 
 struct ready {
     int32_t sum; /* index in g->sum */
-    int32_t op;  /* producer of its value: it is ready behind this op */
+    int32_t op;  /* last op that touches its value: it is ready behind this op */
 };
 
 static int by_readiness(const void *pa, const void *pb)
@@ -32,6 +32,16 @@ static int by_readiness(const void *pa, const void *pb)
     if (a->op != b->op)
         return a->op < b->op ? -1 : 1;
     return a->sum < b->sum ? -1 : a->sum > b->sum;
+}
+
+/* The producer of v, or an op behind it that reads v (the reduction overwrites it). */
+static int32_t last_touch(const struct tri_graph *g, tri_vid v)
+{
+    for (int32_t i = g->nop - 1; i > g->value[v].producer; i--)
+        for (int k = 0; k < g->op[i].nin; k++)
+            if (g->op[i].in[k] == v)
+                return i;
+    return g->value[v].producer;
 }
 
 static size_t padded_bytes(const struct tri_graph *g, const struct ready *r)
@@ -213,7 +223,7 @@ tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
         goto free_all;
     }
     for (int i = 0; i < g->nsum; i++)
-        r[i] = (struct ready){.sum = i, .op = g->value[g->sum[i].value].producer};
+        r[i] = (struct ready){.sum = i, .op = last_touch(g, g->sum[i].value)};
     qsort(r, (size_t)g->nsum, sizeof(*r), by_readiness);
     g->phase = TRI_PHASE_EXCHANGE;
     g->grain = TRI_NONE;

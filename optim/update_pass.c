@@ -2,11 +2,13 @@
  * counters and norms, so that a step runs without the host. */
 #include "optim/update_pass.h"
 
+#include "amp/precision_pass.h"
 #include "optim/compress_pass.h"
 #include "runtime/core/memory.h"
 
-/* Number of inputs of CONTROL before the sums of squares: statistics and counters. */
+/* Inputs of CONTROL before the sums of squares (statistics and counters), and behind them. */
 #define CONTROL_FIXED 2
+#define CONTROL_TAIL  1
 
 struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *o,
                                             const struct tri_schedule_options *s, double clip_norm,
@@ -33,9 +35,10 @@ struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *
 
 static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec *spec)
 {
-    tri_vid *in = tri_pool_alloc(&g->pool, ((size_t)g->nsum + CONTROL_FIXED) * sizeof(*in));
+    tri_vid *in =
+        tri_pool_alloc(&g->pool, ((size_t)g->nsum + CONTROL_FIXED + CONTROL_TAIL) * sizeof(*in));
     struct tri_attrs attrs = {.control = spec->control};
-    tri_vid stats = TRI_NONE, scalars;
+    tri_vid stats = TRI_NONE, scale = tri_graph_find(g, TRI_LOSS_SCALE_STATE), scalars;
     int n = CONTROL_FIXED;
 
     if (in == NULL)
@@ -52,6 +55,11 @@ static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec 
     }
     in[0] = stats;
     in[1] = g->counters;
+    if (scale != TRI_NONE) {
+        attrs.control.scaled = true;
+        attrs.control.scale_unit = tri_precision_unit(g);
+        in[n++] = scale;
+    }
     scalars = tri_graph_op1(g, TRI_OP_CONTROL, "control", in, n, &attrs);
     tri_graph_output(g, scalars, "scalars");
     return scalars;
@@ -65,8 +73,9 @@ static tri_vid optimizer_state(struct tri_graph *g, tri_vid param, const char *w
                            (struct tri_init){.kind = TRI_INIT_ZERO});
 }
 
-static void append_step(struct tri_graph *g, const struct tri_update_spec *spec,
-                        const struct tri_sum *sum, tri_vid scalars)
+/* Returns the updated parameter. */
+static tri_vid append_step(struct tri_graph *g, const struct tri_update_spec *spec,
+                           const struct tri_sum *sum, tri_vid scalars)
 {
     tri_vid param = sum->target, grad = sum->value;
     const struct tri_param_info *info = g->value[param].param;
@@ -87,13 +96,26 @@ static void append_step(struct tri_graph *g, const struct tri_update_spec *spec,
         tri_vid m = optimizer_state(g, param, "exp_avg");
         tri_vid v = optimizer_state(g, param, "exp_avg_sq");
 
-        tri_graph_op1(g, TRI_OP_ADAMW, name, (tri_vid[]){param, grad, m, v, scalars}, 5, &attrs);
+        return tri_graph_op1(g, TRI_OP_ADAMW, name, (tri_vid[]){param, grad, m, v, scalars}, 5,
+                             &attrs);
     } else {
         tri_vid m =
             attrs.optimizer.momentum != 0 ? optimizer_state(g, param, "momentum") : TRI_NONE;
 
-        tri_graph_op1(g, TRI_OP_SGD, name, (tri_vid[]){param, grad, m, scalars}, 4, &attrs);
+        return tri_graph_op1(g, TRI_OP_SGD, name, (tri_vid[]){param, grad, m, scalars}, 4, &attrs);
     }
+}
+
+/* Writes the 16-bit copy of a parameter anew, where there is one; the same bits when skipped. */
+static void append_rounding(struct tri_graph *g, tri_vid param, tri_vid updated)
+{
+    tri_vid copy = tri_precision_copy_of(g, param);
+    struct tri_attrs attrs = {0};
+
+    if (copy == TRI_NONE || updated == TRI_NONE)
+        return;
+    attrs.cast.to = g->value[copy].dtype;
+    tri_graph_op1(g, TRI_OP_CAST, g->value[param].name, (tri_vid[]){updated, copy}, 2, &attrs);
 }
 
 tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *spec)
@@ -108,13 +130,17 @@ tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *sp
         const struct tri_sum *s = &g->sum[i];
 
         if (s->kind == TRI_SUM_GRAD)
-            append_step(g, spec, s, scalars);
+            append_rounding(g, s->target, append_step(g, spec, s, scalars));
         if (s->kind == TRI_SUM_MOMENTS)
             tri_graph_op1(g, TRI_OP_BATCHNORM_RUNNING, g->value[s->target].name,
                           (tri_vid[]){s->target, s->target2, s->value, scalars}, 4,
                           &(struct tri_attrs){.norm = {.momentum = 0.1}});
     }
     if (scalars != TRI_NONE) {
+        tri_vid scale = tri_graph_find(g, TRI_LOSS_SCALE_STATE);
+
+        if (scale != TRI_NONE)
+            tri_graph_op1(g, TRI_OP_SCALE_END, "scale_end", (tri_vid[]){scale, scalars}, 2, NULL);
         g->counters = tri_graph_op1(g, TRI_OP_STEP_END, "step_end",
                                     (tri_vid[]){g->counters, scalars}, 2, NULL);
         g->scalars = scalars;

@@ -13,7 +13,8 @@ struct tri_update_spec {
     double momentum; /* SGD; 0: no momentum state */
     bool nesterov;
     double beta1, beta2, eps;   /* ADAMW */
-    struct tri_control control; /* schedule and clipping; its betas are set from the above */
+    struct tri_control control; /* schedule, clipping, rule of the loss scale; the pass sets its
+                                   betas and what it learns from the graph */
 };
 
 /* What the sections optimizer and schedule say after their checks; total: last planned step. Local.
@@ -24,7 +25,8 @@ struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *
 
 /* Appends: a SUMSQ a gradient (in the order of g->sum), CONTROL (finite check, norm, clip, rate),
  * BATCHNORM_RUNNING for moments, the optimizer op of each gradient with its states
- * "optimizer/<name>/{momentum | exp_avg, exp_avg_sq}", and STEP_END. Rate and decay of a parameter
+ * "optimizer/<name>/{momentum | exp_avg, exp_avg_sq}", the CAST that writes its 16-bit copy,
+ * SCALE_END where the graph has a loss scale, and STEP_END. Rate and decay of a parameter
  * are those of its info (tri_pass_groups). Sets g->scalars (OUTPUT "scalars"). Same on all ranks:
  * g, spec. */
 tri_status tri_pass_update(struct tri_graph *g, const struct tri_update_spec *spec) TRI_CHECKED;

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --- set-up
+ * ------------------------------------------------------------------------------------------ */
+
 static void *address(const struct tri_exec *x, tri_vid v)
 {
     const struct tri_place *place;
@@ -152,6 +155,9 @@ void tri_exec_destroy(struct tri_exec *x)
     tri_free(x);
 }
 
+/* --- running
+ * ----------------------------------------------------------------------------------------- */
+
 void tri_exec_fail(struct tri_exec *x, tri_status st)
 {
     int none = 0;
@@ -270,6 +276,9 @@ tri_status tri_exec_run(struct tri_exec *x)
         poison_memory(x);
     return TRI_OK;
 }
+
+/* --- access
+ * ------------------------------------------------------------------------------------------ */
 
 void tri_exec_times(const struct tri_exec *x, struct tri_exec_times *out)
 {

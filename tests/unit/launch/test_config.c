@@ -118,7 +118,7 @@ Test(config, refuses_what_is_not_there_yet)
     refused("parallel.tensor=2", "parallel.data");
     refused("parallel.shard=1", "parallel.data");
     refused("parallel.recompute=true", "only false");
-    refused("precision.compute=bf16", "only fp32");
+    refused("precision.check_every=3", "only 0");
     refused("gradient.compress.name=topk", "only none");
     refused("optimizer.name=lamb", "sgd and adamw");
     accepted("parallel.data=4");
