@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define SUM(a, b)     ((a) + (b))
 #define SUM_INT(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
@@ -23,12 +26,71 @@
             d[i] = (type)OP(x[i], y[i]);                                                           \
     }
 
-/* Functions of one instruction set. _both: two buffers get their sum in one pass, the case of two
- * ranks. */
+/* Functions of one instruction set. both, quad: two or four buffers get their sum in one pass, the
+ * cases of few ranks. */
 struct reducers {
     tri_reduce_fn *pair[TRI_DTYPE_COUNT][3]; /* by type and operation */
     void (*both)(float *a, float *b, int64_t count);
+    void (*quad)(float *a, float *b, float *c, float *d, int64_t count);
+    void (*widen[2])(float *dst, const uint16_t *src, int64_t count); /* bf16, f16 */
+    void (*narrow[2])(uint16_t *dst, const float *src, int64_t count);
 };
+
+/* As tri_bf16_from_f32, without branches. */
+static inline uint16_t bf16_of(float x)
+{
+    uint32_t u, rounded, quiet;
+
+    memcpy(&u, &x, sizeof(u));
+    rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    quiet = (u >> 16) | 0x40u;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+static inline float f32_of_bf16(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float x;
+
+    memcpy(&x, &u, sizeof(x));
+    return x;
+}
+
+static void widen_f16_base(float *dst, const uint16_t *src, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        dst[i] = tri_f16_to_f32(src[i]);
+}
+
+static void narrow_f16_base(uint16_t *dst, const float *src, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        dst[i] = tri_f16_from_f32(src[i]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,f16c"))) static void widen_f16_avx2(float *dst, const uint16_t *src,
+                                                                int64_t count)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(
+            dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+    widen_f16_base(dst + i, src + i, count - i);
+}
+
+__attribute__((target("avx2,f16c"))) static void narrow_f16_avx2(uint16_t *dst, const float *src,
+                                                                 int64_t count)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= count; i += 8)
+        _mm_storeu_si128((__m128i *)(void *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    narrow_f16_base(dst + i, src + i, count - i);
+}
+#endif
 
 #define DEFINE_SET(isa, set)                                                                       \
     DEFINE_PAIR(isa, sum_f32_##set, float, SUM)                                                    \
@@ -54,6 +116,30 @@ struct reducers {
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
+    isa static void quad_##set(float *a, float *b, float *c, float *d, int64_t count)              \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            float s = (a[i] + b[i]) + (c[i] + d[i]);                                               \
+                                                                                                   \
+            a[i] = s;                                                                              \
+            b[i] = s;                                                                              \
+            c[i] = s;                                                                              \
+            d[i] = s;                                                                              \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    isa static void widen_bf16_##set(float *dst, const uint16_t *src, int64_t count)               \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dst[i] = f32_of_bf16(src[i]);                                                          \
+    }                                                                                              \
+                                                                                                   \
+    isa static void narrow_bf16_##set(uint16_t *dst, const float *src, int64_t count)              \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dst[i] = bf16_of(src[i]);                                                              \
+    }                                                                                              \
+                                                                                                   \
     static const struct reducers set = {                                                           \
         .pair =                                                                                    \
             {                                                                                      \
@@ -63,6 +149,9 @@ struct reducers {
                 [TRI_I64] = {sum_i64_##set, min_i64_##set, max_i64_##set},                         \
             },                                                                                     \
         .both = both_##set,                                                                        \
+        .quad = quad_##set,                                                                        \
+        .widen = {widen_bf16_##set, widen_f16_##set},                                              \
+        .narrow = {narrow_bf16_##set, narrow_f16_##set},                                           \
     };
 
 DEFINE_SET(__attribute__((optimize("O3"))), base)
@@ -75,7 +164,7 @@ DEFINE_SET(__attribute__((target("avx2"), optimize("O3"))), avx2)
 static const struct reducers *reducers(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
         return &avx2;
 #endif
     return &base;
@@ -99,18 +188,12 @@ tri_status tri_reduce_find(enum tri_dtype dtype, enum tri_reduce op, tri_reduce_
 
 void tri_reduce_widen(float *dst, const void *src, int64_t count, enum tri_dtype dtype)
 {
-    const uint16_t *h = src;
-
-    for (int64_t i = 0; i < count; i++)
-        dst[i] = dtype == TRI_BF16 ? tri_bf16_to_f32(h[i]) : tri_f16_to_f32(h[i]);
+    reducers()->widen[dtype == TRI_F16](dst, src, count);
 }
 
 void tri_reduce_narrow(void *dst, const float *src, int64_t count, enum tri_dtype dtype)
 {
-    uint16_t *h = dst;
-
-    for (int64_t i = 0; i < count; i++)
-        h[i] = dtype == TRI_BF16 ? tri_bf16_from_f32(src[i]) : tri_f16_from_f32(src[i]);
+    reducers()->narrow[dtype == TRI_F16](dst, src, count);
 }
 
 enum {
@@ -151,6 +234,26 @@ static const void *tree(struct many *m, int lo, int hi, int level, int64_t at, i
     return m->tmp[level];
 }
 
+/* The common case: all of two or four buffers of f32 get their sum. false: it is another one. */
+static bool sum_in_place(void *const *to, const void *const *from, int n, int64_t first,
+                         int64_t count)
+{
+    float *x[4];
+
+    if (n != 2 && n != 4)
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (to[i] != from[i])
+            return false;
+        x[i] = (float *)to[i] + first;
+    }
+    if (n == 2)
+        reducers()->both(x[0], x[1], count);
+    else
+        reducers()->quad(x[0], x[1], x[2], x[3], count);
+    return true;
+}
+
 tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, int n, int64_t first,
                            int64_t count, enum tri_dtype dtype, enum tri_reduce op)
 {
@@ -164,11 +267,9 @@ tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, in
                      .tmp = tmp};
 
     TRI_TRY(tri_reduce_find(in, op, &m.fn));
-    if (n == 2 && nto == 2 && dtype == TRI_F32 && op == TRI_REDUCE_SUM && to[0] == from[0] &&
-        to[1] == from[1]) {
-        reducers()->both((float *)to[0] + first, (float *)to[1] + first, count);
+    if (dtype == TRI_F32 && op == TRI_REDUCE_SUM && n == nto &&
+        sum_in_place(to, from, n, first, count))
         return TRI_OK;
-    }
     for (int64_t at = first; at < first + count; at += block) {
         int64_t now = first + count - at < block ? first + count - at : block;
         const void *sum = tree(&m, 0, n, 0, at, now);

@@ -55,9 +55,6 @@ struct result {
     int64_t wrong;
 };
 
-/* --- arguments
- * -------------------------------------------------------------------------------------- */
-
 static tri_status parse_size(const char *text, size_t *out, const char **end)
 {
     char *behind;
@@ -118,9 +115,6 @@ static tri_status parse_dtypes(struct bench *b, const char *text)
         return tri_fail(TRI_ERR_USAGE, "--dtypes: '%s' names none of f32, bf16, f16", text);
     return TRI_OK;
 }
-
-/* --- one line
- * --------------------------------------------------------------------------------------- */
 
 /* The PERIOD values of rank `rank`, or their sums over `size` ranks, as elements of dtype. */
 static void make_values(int rank, int size, bool summed, enum tri_dtype dtype,
@@ -234,9 +228,6 @@ static void print_line(struct bench *b, const struct way *w, size_t bytes, enum 
                     w->name, r->best_s * 1e6, r->median_s * 1e6, algbw, busbw, (long long)r->wrong);
 }
 
-/* --- hand-over between threads
- * ---------------------------------------------------------------------- */
-
 struct partner {
     struct tri_counter there, back;
 };
@@ -274,9 +265,6 @@ static tri_status measure_handover(double *best_s, double *median_s)
     tri_bench_sort(times, PASSES, best_s, median_s);
     return TRI_OK;
 }
-
-/* --- all lines
- * -------------------------------------------------------------------------------------- */
 
 static void add_way(struct bench *b, const char *name, struct tri_comm *comm, tri_rounds_make *make,
                     void *buf)

@@ -1,5 +1,5 @@
-/* trireme bench kernels: every kernel that steps of GPT-2 124M and ResNet-50 run, once for each
- * signature, over memory of its own.
+/* trireme bench kernels: every kernel that steps of GPT-2 124M, ResNet-50 and an mlp run, once for
+ * each kind of work, over memory of its own.
  *
  * The programs are compiled as for training (GPT-2 with dropout, ResNet-50 with momentum), for
  * evaluation and for generation, which says which shapes and fusions really occur. A line's share
@@ -49,13 +49,18 @@ static const struct subject subjects[] = {
      .data = {.task = TRI_TASK_CLASSES,
               .grain = 8,
               .classes = 1000,
-              .x = {.ndim = 3, .dim = {224, 224, 3}}}}};
+              .x = {.ndim = 3, .dim = {224, 224, 3}}}},
+    {.name = "mlp",
+     .yaml = "{model: {name: mlp, hidden: [1024, 1024]}, optimizer: {name: sgd, momentum: 0.9}, "
+             "data: {path: none, batch: 512}, run: {steps: 1}}",
+     .data = {.task = TRI_TASK_CLASSES,
+              .grain = 512,
+              .classes = 1000,
+              .x = {.ndim = 3, .dim = {28, 28, 1}}}}};
 
-/* --- memory of a kernel
- * ----------------------------------------------------------------------------- */
-
-/* Floats near one, 64-bit counters zero, and small positive integers: ids, classes, offsets. */
-static void fill(void *buf, const struct tri_value *v)
+/* Floats near one, 64-bit counters zero, and small positive integers: ids, classes. A single
+ * integer is `single`. */
+static void fill(void *buf, const struct tri_value *v, int64_t single)
 {
     int64_t n = tri_shape_count(&v->shape);
 
@@ -68,12 +73,21 @@ static void fill(void *buf, const struct tri_value *v)
             ((double *)buf)[i] = 1;
     if (v->dtype == TRI_I32)
         for (int64_t i = 0; i < n; i++)
-            ((int32_t *)buf)[i] = (int32_t)(n == 1 ? 1 : (i * 31) % INDEX_MODULUS);
+            ((int32_t *)buf)[i] = (int32_t)(n == 1 ? single : (i * 31) % INDEX_MODULUS);
+}
+
+/* What the integer argument of an op says: the last place of a cache, or that all samples of the
+ * grain are real. */
+static int64_t single_integer(const struct subject *s, const struct tri_graph *g,
+                              const struct tri_op *op)
+{
+    return op->kind == TRI_OP_ATTENTION_CACHED ? g->value[op->in[1]].shape.dim[1] - 1
+                                               : s->data.grain;
 }
 
 /* Memory of each argument; an output that must lie in an input's memory shares it. */
-static tri_status make_args(const struct tri_graph *g, const struct tri_op *op,
-                            void *memory[MAX_ARGS], void *arg[MAX_ARGS])
+static tri_status make_args(const struct subject *s, const struct tri_graph *g,
+                            const struct tri_op *op, void *memory[MAX_ARGS], void *arg[MAX_ARGS])
 {
     for (int k = 0; k < op->nin + op->nout; k++) {
         tri_vid v = k < op->nin ? op->in[k] : op->out[k - op->nin];
@@ -90,13 +104,10 @@ static tri_status make_args(const struct tri_graph *g, const struct tri_op *op,
         if (arg[k] == NULL)
             return tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate the arguments of '%s'",
                             tri_op_name(op->kind));
-        fill(arg[k], &g->value[v]);
+        fill(arg[k], &g->value[v], single_integer(s, g, op));
     }
     return TRI_OK;
 }
-
-/* --- one line
- * --------------------------------------------------------------------------------------- */
 
 static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *args,
                               double *best_s, double *median_s)
@@ -132,6 +143,20 @@ static void describe(const struct tri_graph *g, const struct tri_op *op, struct 
     }
 }
 
+/* Operations and bytes; of a table only the rows that are used. */
+static void count_work(const struct tri_program *p, const struct tri_instr *in, double *flops,
+                       double *bytes)
+{
+    const struct tri_graph *g = p->graph;
+    const struct tri_op *op = &g->op[in->op];
+
+    tri_plan_cost(p, in, flops, bytes);
+    if (op->kind == TRI_OP_EMBEDDING)
+        *bytes = 2 * (double)tri_value_bytes(&g->value[op->out[0]]);
+    if (op->kind == TRI_OP_EMBEDDING_GRAD)
+        *bytes = 3 * (double)tri_value_bytes(&g->value[op->in[1]]);
+}
+
 static void print_line(struct bench *b, const struct subject *s, const struct tri_program *p,
                        const struct tri_instr *in, double best_s, double median_s)
 {
@@ -140,7 +165,7 @@ static void print_line(struct bench *b, const struct subject *s, const struct tr
     struct tri_text shapes = {0};
     double flops, bytes, share;
 
-    tri_plan_cost(p, in, &flops, &bytes);
+    count_work(p, in, &flops, &bytes);
     share = fmax(flops / b->limits.flops_per_s, bytes / b->limits.bytes_per_s) / best_s;
     describe(p->graph, op, &shapes);
     printf("%-10s %-19s %-22s %-30s %10.1f %8.1f %7.1f %6.1f\n", s->name, tri_op_name(op->kind),
@@ -168,7 +193,7 @@ static tri_status measure_instr(struct bench *b, const struct subject *s,
 
     if (op->nin + op->nout > MAX_ARGS)
         return TRI_OK; /* bookkeeping over lists of values: microseconds */
-    TRI_TRY_GOTO(st, make_args(p->graph, op, memory, arg), free_all);
+    TRI_TRY_GOTO(st, make_args(s, p->graph, op, memory, arg), free_all);
     scratch = tri_alloc_aligned(k->scratch_bytes + TRI_ALIGN_BYTES, "scratch");
     if (scratch == NULL)
         st = tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate %zu bytes", k->scratch_bytes);
@@ -186,36 +211,63 @@ free_all:
     return st;
 }
 
-/* The first instruction of each kernel of the program; ops that an earlier program had are left
- * out of `others`. */
+static bool same_shape(const struct tri_graph *g, tri_vid a, tri_vid b)
+{
+    if (a == TRI_NONE || b == TRI_NONE)
+        return a == b;
+    return g->value[a].dtype == g->value[b].dtype &&
+           tri_shape_equal(&g->value[a].shape, &g->value[b].shape);
+}
+
+/* The same work: kinds, shapes and attributes, up to the key of their randomness. */
+static bool same_work(const struct tri_graph *g, const struct tri_op *a, const struct tri_op *b)
+{
+    bool random = a->kind == TRI_OP_DROPOUT || a->kind == TRI_OP_ATTENTION ||
+                  a->kind == TRI_OP_ATTENTION_GRAD;
+
+    if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout ||
+        (!random && memcmp(&a->attrs, &b->attrs, sizeof(a->attrs)) != 0))
+        return false;
+    for (int k = 0; k < a->nin; k++)
+        if (!same_shape(g, a->in[k], b->in[k]))
+            return false;
+    for (int k = 0; k < a->nout; k++)
+        if (!same_shape(g, a->out[k], b->out[k]))
+            return false;
+    return true;
+}
+
+/* An earlier instruction of the program does the same work. */
+static bool repeats(const struct tri_program *p, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (same_work(p->graph, &p->graph->op[p->instr[k].op], &p->graph->op[p->instr[i].op]))
+            return true;
+    return false;
+}
+
+/* The first instruction of each kind of work; ops that an earlier program had are left out of
+ * `others`. */
 static tri_status measure_program(struct bench *b, const struct subject *s,
                                   const struct tri_program *p, bool others)
 {
-    bool *done = tri_calloc((size_t)p->nkernel + 1, sizeof(*done), "benchmark");
     bool before[TRI_OP_COUNT];
     tri_status st = TRI_OK;
 
-    if (done == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "bench: cannot list %d kernels", p->nkernel);
     memcpy(before, b->seen, sizeof(before));
     for (int i = 0; st == TRI_OK && i < p->ninstr; i++) {
         const struct tri_instr *in = &p->instr[i];
         enum tri_op_kind kind = p->graph->op[in->op].kind;
 
-        if (in->kernel == TRI_NONE || done[in->kernel] || (others && before[kind]))
+        if (in->kernel == TRI_NONE || (others && before[kind]) || repeats(p, i))
             continue;
-        done[in->kernel] = true;
         b->seen[kind] = true;
         if (tri_kernels_cpu[kind] != NULL &&
             (b->op == NULL || strcmp(b->op, tri_op_name(kind)) == 0))
             st = measure_instr(b, s, p, in);
     }
-    tri_free(done);
     return st;
 }
-
-/* --- a model
- * ---------------------------------------------------------------------------------------- */
 
 /* The programs of a model: training, evaluation, and one new position of generation. */
 static tri_status compile(const struct bench *b, const struct subject *s,
@@ -345,12 +397,13 @@ static int run_kernels(const struct tri_command *self, int argc, char **argv)
 
 const struct tri_command tri_bench_kernels = {
     .name = "kernels",
-    .help = "usage: trireme bench kernels [--op NAME] [--threads N] [--json FILE]\n\n"
-            "Times every kernel of the CPU table over the shapes that GPT-2 124M (2 sequences of "
-            "256) and ResNet-50 (8 images of\n"
-            "224 x 224) need, each once a signature: best time, GFLOP/s, GB/s of inputs and "
-            "outputs, and the share of the\n"
-            "limit (square product or triad of the same run, whichever allows less). --op: one "
-            "kind, as `matmul`.\n",
+    .help =
+        "usage: trireme bench kernels [--op NAME] [--threads N] [--json FILE]\n\n"
+        "Times every kernel of the CPU table over the shapes that GPT-2 124M (2 sequences of "
+        "256), ResNet-50 (8 images of\n"
+        "224 x 224) and an mlp need, each once a signature: best time, GFLOP/s, GB/s of inputs and "
+        "outputs, and the share of the\n"
+        "limit (square product or triad of the same run, whichever allows less; above 100 % "
+        "where the caches hold the data).\n--op: one kind, as `matmul`.\n",
     .run = run_kernels,
 };

@@ -23,8 +23,9 @@
 
 enum { WARMUP = 2, MAX_STEPS = 10000 };
 
-/* What is measured in each step: the largest of all ranks. */
-enum { STEP_S, COMPUTE_S, EXPOSED_S, INPUT_S, MEASURED };
+/* What is measured in each step: the largest of all ranks. From PHASES on, the time inside the
+ * kernels of each phase; that of the exchange is the time inside collectives. */
+enum { STEP_S, COMPUTE_S, EXPOSED_S, INPUT_S, PHASES, MEASURED = PHASES + TRI_PHASE_COUNT };
 
 struct bench {
     struct tri_env env;
@@ -36,7 +37,8 @@ struct bench {
     struct tri_session session;
     struct tri_loader *loader;
     struct tri_feed feed;
-    double *times[MEASURED]; /* steps each */
+    double *times[MEASURED];    /* steps each */
+    struct tri_exec_span *span; /* of the last step */
     struct tri_bench_limits limits;
 };
 
@@ -48,9 +50,6 @@ struct work {
     double comm_bytes; /* sent by a rank in a step */
     int64_t resident;  /* bytes, largest rank */
 };
-
-/* --- set-up
- * ----------------------------------------------------------------------------------------- */
 
 static tri_status compile(struct bench *b)
 {
@@ -109,11 +108,23 @@ static tri_status open_bench(struct bench *b)
         if (b->times[i] == NULL)
             return tri_fail(TRI_ERR_NOMEM, "bench: cannot hold %lld times", (long long)b->steps);
     }
+    b->span = tri_calloc((size_t)b->session.train->ninstr, sizeof(*b->span), "times of a step");
+    if (b->span == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "bench: cannot hold the times of a step");
+    tri_exec_trace(b->session.train_exec, b->span);
     return tri_comm_agree(b->control, open_loader(b));
 }
 
-/* --- measurement
- * ------------------------------------------------------------------------------------ */
+static void add_phases(const struct bench *b, double measured[MEASURED])
+{
+    const struct tri_program *p = b->session.train;
+
+    for (int i = 0; i < TRI_PHASE_COUNT; i++)
+        measured[PHASES + i] = 0;
+    for (int i = 0; i < p->ninstr; i++)
+        measured[PHASES + p->graph->op[p->instr[i].op].phase] +=
+            (double)(b->span[i].end_ns - b->span[i].begin_ns) * 1e-9;
+}
 
 static tri_status run_step(struct bench *b, double measured[MEASURED])
 {
@@ -130,6 +141,7 @@ static tri_status run_step(struct bench *b, double measured[MEASURED])
     measured[COMPUTE_S] = (double)x.compute_ns * 1e-9;
     measured[EXPOSED_S] = (double)x.wait_ns * 1e-9;
     measured[INPUT_S] = (double)(fed - begin) * 1e-9;
+    add_phases(b, measured);
     return tri_comm_allreduce(b->control, measured, MEASURED, TRI_F64, TRI_REDUCE_MAX, false);
 }
 
@@ -156,9 +168,6 @@ static tri_status measure(struct bench *b)
     return better_limits(b);
 }
 
-/* --- work
- * ------------------------------------------------------------------------------------------- */
-
 /* Operations of the products and convolutions of this rank's forward pass: 2 a MAC. */
 static double forward_products(const struct tri_program *p)
 {
@@ -182,7 +191,6 @@ static tri_status count_work(struct bench *b, struct work *w)
 {
     const struct tri_model_dims *d = &b->job->dims;
     const struct tri_program *p = b->session.train;
-    struct tri_comm *exchange = b->env.world->exchange;
     struct tri_plan_summary sum;
     struct rusage usage = {0};
     double flops[2] = {0, forward_products(p)};
@@ -203,15 +211,11 @@ static tri_status count_work(struct bench *b, struct work *w)
             tokens * (6.0 * (double)sum.params +
                       12.0 * (double)(d->layers * d->width * b->job->shape.sequence));
     }
-    if (exchange->ops->bytes_sent != NULL)
-        w->comm_bytes = (double)exchange->ops->bytes_sent(exchange) / (double)(b->steps + WARMUP);
+    w->comm_bytes = (double)tri_world_exchange_bytes(b->env.world) / (double)(b->steps + WARMUP);
     (void)getrusage(RUSAGE_SELF, &usage);
     w->resident = (int64_t)usage.ru_maxrss * 1024;
     return tri_comm_allreduce(b->control, &w->resident, 1, TRI_I64, TRI_REDUCE_MAX, false);
 }
-
-/* --- report
- * ----------------------------------------------------------------------------------------- */
 
 static void print_report(const struct bench *b, const struct work *w, double best[MEASURED],
                          double median[MEASURED])
@@ -235,6 +239,10 @@ static void print_report(const struct bench *b, const struct work *w, double bes
            limit * 1e-9, b->limits.bytes_per_s * 1e-9);
     printf("compute     %.1f ms median; input %.2f ms\n", median[COMPUTE_S] * 1e3,
            median[INPUT_S] * 1e3);
+    printf("phases     ");
+    for (int i = 0; i < TRI_PHASE_COUNT; i++)
+        printf(" %s %.1f ms%s", tri_phase_name((enum tri_phase)i), median[PHASES + i] * 1e3,
+               i + 1 < TRI_PHASE_COUNT ? "," : ", median\n");
     printf("exchange    %.1f ms exposed, median (%.1f %% of the step); %.2f MiB sent a rank\n",
            median[EXPOSED_S] * 1e3, 100 * median[EXPOSED_S] / median[STEP_S], w->comm_bytes / MIB);
     printf("memory      %.1f MiB kept, %.1f MiB step, %.1f MiB exchange; %.1f MiB resident\n",
@@ -272,6 +280,12 @@ static tri_status write_json(const struct bench *b, const struct work *w,
     append(&t, "compute_ms", median[COMPUTE_S] * 1e3);
     append(&t, "exposed_comm_ms", median[EXPOSED_S] * 1e3);
     append(&t, "input_ms", median[INPUT_S] * 1e3);
+    for (int i = 0; i < TRI_PHASE_COUNT; i++) {
+        char key[32];
+
+        (void)snprintf(key, sizeof(key), "%s_ms", tri_phase_name((enum tri_phase)i));
+        append(&t, key, median[PHASES + i] * 1e3);
+    }
     append(&t, "comm_bytes", w->comm_bytes);
     append(&t, "kept_bytes", (double)tri_layout_bytes(b->session.layout));
     append(&t, "step_bytes", (double)p->arena_bytes[TRI_ARENA_STEP]);
@@ -297,9 +311,6 @@ static tri_status run_opened(struct bench *b)
     return tri_comm_agree(b->control, write_json(b, &work, best, median));
 }
 
-/* --- command
- * ---------------------------------------------------------------------------------------- */
-
 static void close_all(struct bench *b)
 {
     tri_feed_finish(&b->feed);
@@ -308,6 +319,7 @@ static void close_all(struct bench *b)
     tri_job_destroy(b->job);
     for (int i = 0; i < MEASURED; i++)
         tri_free(b->times[i]);
+    tri_free(b->span);
     tri_io_stop();
     tri_env_finish(&b->env);
 }

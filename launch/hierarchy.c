@@ -14,9 +14,6 @@ enum {
     LARGE_REPEATS = 3
 };
 
-/* --- keeping
- * ------------------------------------------------------------------------------------------- */
-
 static const char *const layout_key[] = {"level_ranks", "level_nodes", "level_slices"};
 static const char *const latency_key[TRI_LEVEL_COUNT] = {"latency_all_s", "latency_intra_s",
                                                          "latency_inter_s"};
@@ -49,9 +46,6 @@ void tri_level_costs_load(const struct tri_checkpoint *from, struct tri_level_co
              tri_checkpoint_real(from, rate_key[l], &c->bytes_per_s[l]);
     c->known = ok;
 }
-
-/* --- measuring
- * ----------------------------------------------------------------------------------------- */
 
 /* The slowest rank's shortest time of a sum over comm, which may be NULL on some ranks. */
 static tri_status time_sum(struct tri_comm *control, struct tri_comm *comm, float *x, int64_t count,
@@ -112,9 +106,6 @@ void tri_level_costs_predict(const struct tri_level_costs *c, int64_t bytes, dou
     *two = latency[TRI_LEVEL_INTRA] + n / rate[TRI_LEVEL_INTRA] + latency[TRI_LEVEL_INTER] +
            n / (double)c->slices / rate[TRI_LEVEL_INTER];
 }
-
-/* --- choosing
- * ------------------------------------------------------------------------------------------ */
 
 /* *two: auto takes two levels. The levels are connected. */
 static tri_status choose_by_costs(struct tri_world *w, struct tri_level_costs *c,

@@ -60,9 +60,6 @@ destroy_config:
     return st;
 }
 
-/* --- data
- * ------------------------------------------------------------------------------------------- */
-
 static tri_status open_data(struct tri_job *job, const struct tri_job_args *a)
 {
     const struct tri_data_options *o = &job->cfg->data;
@@ -121,9 +118,6 @@ static tri_status describe_data(struct tri_job *job)
     job->shape.y = sample_shape(info->y_rank, info->y_shape);
     return TRI_OK;
 }
-
-/* --- grains, length
- * --------------------------------------------------------------------------------- */
 
 static int64_t gcd(int64_t a, int64_t b)
 {
@@ -184,8 +178,16 @@ static void plan_length(struct tri_job *job)
         cfg->run.steps >= 0 ? cfg->run.steps : cfg->run.epochs * job->steps_per_epoch;
 }
 
-/* --- the compile spec
- * ------------------------------------------------------------------------------- */
+static tri_status check_faults(const struct tri_job *job)
+{
+    const struct tri_fault_options *f = job->cfg->debug.inject.v;
+
+    for (size_t i = 0; i < job->cfg->debug.inject.count; i++)
+        if (f[i].rank >= job->nranks)
+            return tri_fail(TRI_ERR_USAGE, "debug.inject: rank %lld, but the job has %d rank%s",
+                            (long long)f[i].rank, job->nranks, job->nranks == 1 ? "" : "s");
+    return TRI_OK;
+}
 
 /* Faults that are ops of the step; those of checkpoint and eval are made by the trainer. */
 static void fill_faults(struct tri_job *job)
@@ -248,9 +250,6 @@ static void fill_spec(struct tri_job *job)
     fill_faults(job);
 }
 
-/* --- what a checkpoint must share
- * ------------------------------------------------------------------- */
-
 static void add_field(struct tri_job *job, const char *key, char *value)
 {
     TRI_ASSERT(job->nfield < TRI_JOB_FIELDS);
@@ -280,9 +279,6 @@ static void fill_fields(struct tri_job *job)
                               (unsigned long long)tri_dataset_fingerprint(job->data)));
 }
 
-/* --- putting it together
- * ---------------------------------------------------------------------------- */
-
 /* What resolution has fixed goes into the configuration, whose text then stands alone (generation
  * needs no data). */
 static void write_back(struct tri_job *job)
@@ -306,6 +302,7 @@ static tri_status resolve(struct tri_job *job, bool training, const struct tri_c
     TRI_TRY(tri_model_resolve(&job->cfg->model, &job->shape, &job->dims));
     write_back(job);
     plan_length(job);
+    TRI_TRY(check_faults(job));
     fill_spec(job);
     fill_fields(job);
     return resumed != NULL ? tri_checkpoint_match(resumed, job->field, job->nfield) : TRI_OK;

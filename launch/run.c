@@ -43,9 +43,6 @@ static struct tri_comm *control(const struct tri_run *run)
     return run->world != NULL ? run->world->control : NULL;
 }
 
-/* --- settings
- * ------------------------------------------------------------------------------------------ */
-
 static void list_sections(struct settings *s)
 {
     int n = 0;
@@ -89,9 +86,6 @@ static tri_status compare_settings(const struct tri_run *run, const struct tri_r
     tri_text_finish(&text);
     return st;
 }
-
-/* --- compilation
- * --------------------------------------------------------------------------------------- */
 
 static bool is_nreal(const struct tri_value *v)
 {
@@ -187,9 +181,6 @@ static void start_values(struct tri_run *run, int64_t grain)
     run->scalars = tri_exec_value(x, g->scalars);
 }
 
-/* --- life
- * ---------------------------------------------------------------------------------------------- */
-
 /* The ranks, and a setting for their deadlines. Collective. */
 static tri_status connect(struct tri_run *run, const struct tri_run_spec *spec)
 {
@@ -269,10 +260,6 @@ void tri_run_destroy(struct tri_run *run)
     tri_opts_destroy(run->set.opts);
     tri_free(run);
 }
-
-/* --- use
- * -----------------------------------------------------------------------------------------------
- */
 
 const struct tri_grains *tri_run_grains(const struct tri_run *run)
 {

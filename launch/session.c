@@ -205,10 +205,8 @@ void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, co
     return v == TRI_NONE ? NULL : tri_exec_value(x, v);
 }
 
-/* --- weights hash
- * ----------------------------------------------------------------------------------- */
-
-/* own[i]: hash of the i-th tensor's copy on this rank; 0 for what does not count. */
+/* own[i]: hash of this rank's copy of the i-th parameter or buffer, 0 for other states. Returns the
+ * sum over parameters. */
 static uint64_t hash_own(const struct tri_session *s, uint64_t *own)
 {
     uint64_t sum = 0;
@@ -217,11 +215,12 @@ static uint64_t hash_own(const struct tri_session *s, uint64_t *own)
         const struct tri_checkpoint_tensor *t = &s->tensor[i];
 
         own[i] = 0;
+        if (strncmp(t->name, "param/", 6) != 0)
+            continue;
+        own[i] = tri_hash_elements(tri_hash_name(s->kept[i].name), 0, t->data,
+                                   (size_t)tri_shape_count(&t->shape), tri_dtype_bytes(t->dtype));
         if (s->kept[i].param)
-            own[i] =
-                tri_hash_elements(tri_hash_name(s->kept[i].name), 0, t->data,
-                                  (size_t)tri_shape_count(&t->shape), tri_dtype_bytes(t->dtype));
-        sum += own[i];
+            sum += own[i];
     }
     return sum;
 }

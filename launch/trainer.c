@@ -14,9 +14,6 @@
 
 #define MAX_SKIPS_IN_A_ROW 20
 
-/* --- setup
- * ------------------------------------------------------------------------------------------ */
-
 static tri_status open_loader(struct tri_trainer *t)
 {
     const struct tri_job *job = t->job;
@@ -152,9 +149,6 @@ void tri_trainer_destroy(struct tri_trainer *t)
     tri_free(t->ids);
     tri_free(t);
 }
-
-/* --- one step
- * --------------------------------------------------------------------------------------- */
 
 static uint64_t bytes_sent(const struct tri_trainer *t)
 {
@@ -339,9 +333,6 @@ static tri_status step(struct tri_trainer *t)
     TRI_TRY(report(t, &m));
     return traced ? write_trace(t) : TRI_OK;
 }
-
-/* --- the loop
- * --------------------------------------------------------------------------------------- */
 
 static bool evaluation_due(const struct tri_trainer *t)
 {

@@ -57,9 +57,6 @@ void tri_trainer_destroy(struct tri_trainer *t);
  * t->shared_failure tells whether all ranks have it. Collective. */
 tri_status tri_trainer_run(struct tri_trainer *t) TRI_CHECKED;
 
-/* --- between the files of the trainer
- * ------------------------------------------------------------- */
-
 /* Saves the state of t->state.step, in the background with checkpoint.async: a failure then shows
  * at the next save or at tri_trainer_finish_save. Collective; a failure is shared. */
 tri_status tri_trainer_save(struct tri_trainer *t, bool best) TRI_CHECKED;

@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 
-/* --- faults on purpose
- * ------------------------------------------------------------------------------ */
-
 void tri_trainer_inject(const struct tri_trainer *t, int where, int64_t step)
 {
     const struct tri_opt_records *list = &t->job->cfg->debug.inject;
@@ -27,9 +24,6 @@ static tri_status probe(void *arg, enum tri_checkpoint_phase phase)
         tri_trainer_inject(t, TRI_FAULT_CHECKPOINT, t->saved_step);
     return TRI_OK;
 }
-
-/* --- checkpoints
- * ------------------------------------------------------------------------------------ */
 
 enum { ITEMS = 6 }; /* of progress, in each checkpoint */
 
@@ -97,9 +91,6 @@ void tri_trainer_restore(struct tri_progress_state *s, const struct tri_checkpoi
     s->has_best = tri_checkpoint_integer(c, "has_best", &has_best) && has_best != 0 &&
                   tri_checkpoint_real(c, "best", &s->best);
 }
-
-/* --- evaluation
- * ------------------------------------------------------------------------------------- */
 
 static bool better(const struct tri_trainer *t, const struct tri_eval_metrics *m, double *value)
 {

@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- set-up
- * ------------------------------------------------------------------------------------------ */
-
 static void *address(const struct tri_exec *x, tri_vid v)
 {
     const struct tri_place *place;
@@ -155,9 +152,6 @@ void tri_exec_destroy(struct tri_exec *x)
     tri_free(x);
 }
 
-/* --- running
- * ----------------------------------------------------------------------------------------- */
-
 void tri_exec_fail(struct tri_exec *x, tri_status st)
 {
     int none = 0;
@@ -276,9 +270,6 @@ tri_status tri_exec_run(struct tri_exec *x)
         poison_memory(x);
     return TRI_OK;
 }
-
-/* --- access
- * ------------------------------------------------------------------------------------------ */
 
 void tri_exec_times(const struct tri_exec *x, struct tri_exec_times *out)
 {

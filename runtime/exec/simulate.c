@@ -7,10 +7,10 @@
 #include <math.h>
 
 enum {
-    PRODUCT_N = 768,       /* rows and columns of the measured product */
     TRIAD_COUNT = 1 << 23, /* floats in each of three vectors: 96 MiB together, beyond caches */
 };
-static const int64_t MEASURE_NS = 120000000; /* of each measurement */
+static const int64_t product_sizes[] = {768, 1536}; /* rows and columns of measured products */
+static const int64_t MEASURE_NS = 120000000;        /* of each measurement */
 
 /* Inside one node a message is a few cache lines through shared memory (0.6-4 us measured for small
  * sums), and a sum reads and writes every byte about twice. */
@@ -73,9 +73,6 @@ tri_status tri_program_simulate(const struct tri_program *p, const struct tri_co
     return TRI_OK;
 }
 
-/* --- measurement
- * ------------------------------------------------------------------------------------- */
-
 /* Best time of one run, in seconds. */
 static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *a,
                               double *best)
@@ -93,13 +90,12 @@ static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kerne
     return TRI_OK;
 }
 
-/* Operations a second of a square product; `data` has room for three matrices. */
+/* Operations a second of a product of `rows` x `rows` matrices; `data` has room for three. */
 static tri_status measure_product(const struct tri_kernel_ops *const *table, int nthreads,
-                                  float *data, double *flops_per_s)
+                                  int64_t rows, float *data, double *flops_per_s)
 {
-    const size_t n = (size_t)PRODUCT_N * PRODUCT_N;
-    struct tri_arg in[4] = {
-        {.dtype = TRI_F32, .shape = {.ndim = 2, .dim = {PRODUCT_N, PRODUCT_N}}}};
+    const size_t n = (size_t)(rows * rows);
+    struct tri_arg in[4] = {{.dtype = TRI_F32, .shape = {.ndim = 2, .dim = {rows, rows}}}};
     struct tri_kernel_desc d = {
         .kind = TRI_OP_MATMUL, .nin = 4, .nout = 1, .in = in, .out = in, .nthreads = nthreads};
     void *inputs[4] = {data, data + n, NULL, NULL}, *outputs[1] = {data + 2 * n}, *scratch = NULL;
@@ -117,7 +113,7 @@ static tri_status measure_product(const struct tri_kernel_ops *const *table, int
         st = time_kernel(
             k, &(struct tri_kernel_args){.in = inputs, .out = outputs, .scratch = scratch}, &best);
     if (st == TRI_OK)
-        *flops_per_s = 2.0 * PRODUCT_N * PRODUCT_N * PRODUCT_N / best;
+        *flops_per_s = fmax(*flops_per_s, 2.0 * pow((double)rows, 3) / best);
     tri_free(scratch);
     k->ops->destroy(k);
     return st;
@@ -149,13 +145,14 @@ tri_status tri_costs_measure(const struct tri_kernel_ops *const *table, int nthr
     const size_t count = 3 * (size_t)TRIAD_COUNT;
     struct tri_costs costs = {.latency_s = SHARED_LATENCY_S};
     float *data = tri_alloc_aligned(count * sizeof(*data), "measurement");
-    tri_status st;
+    tri_status st = TRI_OK;
 
     if (data == NULL)
         return tri_fail(TRI_ERR_NOMEM, "costs: cannot allocate %zu bytes", count * sizeof(*data));
     for (size_t i = 0; i < count; i++)
         data[i] = 0.5f;
-    st = measure_product(table, nthreads, data, &costs.flops_per_s);
+    for (size_t i = 0; st == TRI_OK && i < sizeof(product_sizes) / sizeof(product_sizes[0]); i++)
+        st = measure_product(table, nthreads, product_sizes[i], data, &costs.flops_per_s);
     if (st == TRI_OK) {
         costs.bytes_per_s = measure_triad(nthreads, data);
         costs.comm_bytes_per_s = SHARED_BANDWIDTH_SHARE * costs.bytes_per_s;

@@ -27,7 +27,7 @@ struct tri_simulation {
 tri_status tri_program_simulate(const struct tri_program *p, const struct tri_costs *costs,
                                 int nranks, struct tri_simulation *out) TRI_CHECKED;
 
-/* Measures this machine in about 0.3 s: a square product by the table's MATMUL kernel, and a triad.
+/* Measures this machine in about 0.4 s: square products by the table's MATMUL kernel, and a triad.
  * Messages are not measured: latency_s and comm_bytes_per_s are estimates for ranks that share this
  * machine's memory. Local. */
 tri_status tri_costs_measure(const struct tri_kernel_ops *const *table, int nthreads,

@@ -8,8 +8,6 @@
 
 #define FIRST_CAP 64
 
-/* --- life ------------------------------------------------------------------------------------- */
-
 tri_status tri_graph_create(struct tri_graph **out)
 {
     struct tri_graph *g = tri_calloc(1, sizeof(*g), "graph");
@@ -64,8 +62,6 @@ static bool grow(struct tri_graph *g, void **array, int *cap, size_t size, const
     *cap = bigger;
     return true;
 }
-
-/* --- names ------------------------------------------------------------------------------------ */
 
 /* Slot of `name`, or the free slot where it belongs. The table is never full. */
 static size_t named_slot(const struct tri_graph *g, const char *name)
@@ -122,8 +118,6 @@ tri_vid tri_graph_find(const struct tri_graph *g, const char *name)
 {
     return g->named_cap == 0 ? TRI_NONE : g->named[named_slot(g, name)];
 }
-
-/* --- values ----------------------------------------------------------------------------------- */
 
 static tri_status check_shape(const char *name, enum tri_dtype dtype, const struct tri_shape *s)
 {
@@ -265,8 +259,6 @@ void tri_graph_add_sum(struct tri_graph *g, enum tri_sum_kind kind, tri_vid valu
     g->sum[g->nsum++] =
         (struct tri_sum){.kind = kind, .value = value, .target = target, .target2 = target2};
 }
-
-/* --- ops -------------------------------------------------------------------------------------- */
 
 static tri_status check_inputs(const struct tri_graph *g, const struct tri_op *op)
 {

@@ -132,16 +132,10 @@ struct tri_graph {
     int32_t grain;        /* given to ops appended from now on */
 };
 
-/* --- life
- * ------------------------------------------------------------------------------------------- */
-
 tri_status tri_graph_create(struct tri_graph **out) TRI_CHECKED;
 void tri_graph_destroy(struct tri_graph *g);
 /* First failure while building, with its message in tri_error_text(). Local. */
 tri_status tri_graph_status(const struct tri_graph *g) TRI_CHECKED;
-
-/* --- values
- * ----------------------------------------------------------------------------------------- */
 
 tri_vid tri_graph_value(struct tri_graph *g, const char *name, enum tri_dtype dtype,
                         struct tri_shape shape, enum tri_role role);
@@ -160,9 +154,6 @@ void tri_graph_output(struct tri_graph *g, tri_vid v, const char *name);
 tri_vid tri_graph_find(const struct tri_graph *g, const char *name);
 /* Bytes of a value's elements (no padding). */
 size_t tri_value_bytes(const struct tri_value *v);
-
-/* --- ops
- * -------------------------------------------------------------------------------------------- */
 
 /* Appends an op: checks the number and types of inputs, infers and creates its outputs (their ids
  * in op->out) and returns the op's index, or TRI_NONE with the graph's status set. `in` may hold

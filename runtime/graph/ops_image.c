@@ -38,9 +38,6 @@ static tri_status check_filters(const struct tri_graph *g, const struct tri_op *
     return TRI_OK;
 }
 
-/* --- convolution: x, w, [bias] -> y --------------------------------------------------------------
- */
-
 static tri_status infer_conv2d(const struct tri_graph *g, const struct tri_op *op,
                                enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -175,9 +172,6 @@ const struct tri_op_info tri_op_row_CONV2D_DW = {.name = "conv2d_dw",
                                                  .infer = infer_conv2d_dw,
                                                  .flops = flops_conv2d_dw,
                                                  .alias = tri_alias_acc};
-
-/* --- pooling -------------------------------------------------------------------------------------
- */
 
 static tri_status check_pool_window(const struct tri_op *op)
 {

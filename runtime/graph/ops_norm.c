@@ -13,9 +13,6 @@ static double flops_norm_grad(const struct tri_graph *g, const struct tri_op *op
     return tri_flops_per_input(g, op, 12);
 }
 
-/* --- layer norm: x, gamma, beta, [residual] -> y, mean, rstd, [sum] -----------------------------
- */
-
 enum { LN_RESIDUAL = 3 };
 enum { LN_Y, LN_MEAN, LN_RSTD, LN_SUM };
 
@@ -122,9 +119,6 @@ const struct tri_op_info tri_op_row_LAYERNORM_GRAD = {.name = "layernorm_grad",
                                                       .infer = infer_layernorm_grad,
                                                       .flops = flops_norm_grad,
                                                       .alias = alias_layernorm_grad};
-
-/* --- batch norm: x, gamma, beta, nreal, [residual] -> y, mean, invstd, moments ------------------
- */
 
 enum { BN_NREAL = 3, BN_RESIDUAL };
 enum { BN_Y, BN_MEAN, BN_INVSTD, BN_MOMENTS };

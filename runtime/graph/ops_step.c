@@ -2,9 +2,6 @@
  * purpose. */
 #include "runtime/graph/ops_check.h"
 
-/* --- collectives ---------------------------------------------------------------------------------
- */
-
 static tri_status infer_collective(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -52,9 +49,6 @@ static tri_status infer_gather(const struct tri_graph *g, const struct tri_op *o
 
 const struct tri_op_info tri_op_row_GATHER = {
     .name = "gather", .min_in = 1, .max_in = 1, .nout = 1, .comm = true, .infer = infer_gather};
-
-/* --- counters and the decision -------------------------------------------------------------------
- */
 
 static double flops_none(const struct tri_graph *g, const struct tri_op *op)
 {
@@ -150,9 +144,6 @@ const struct tri_op_info tri_op_row_CONTROL = {.name = "control",
                                                .infer = infer_control,
                                                .flops = flops_none};
 
-/* --- optimizers ----------------------------------------------------------------------------------
- */
-
 /* All tensors, inputs 0 .. scalars-1, have the parameter's shape; outputs 0 .. nout-1 too. */
 static tri_status infer_optimizer(const struct tri_graph *g, const struct tri_op *op, int scalars,
                                   enum tri_dtype *dtype, struct tri_shape *shape)
@@ -225,9 +216,6 @@ const struct tri_op_info tri_op_row_ADAMW = {.name = "adamw",
                                              .infer = infer_adamw,
                                              .flops = flops_adamw,
                                              .alias = alias_optimizer};
-
-/* --- faults on purpose ---------------------------------------------------------------------------
- */
 
 /* x, counters -> x' */
 static tri_status infer_inject(const struct tri_graph *g, const struct tri_op *op,

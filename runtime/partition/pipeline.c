@@ -28,9 +28,6 @@ struct layout {
     int depth;           /* of all stacks before the current grain */
 };
 
-/* --- the tree ------------------------------------------------------------------------------------
- */
-
 static tri_status check_node(const struct tri_grains *gr)
 {
     int64_t lo = 0, hi = gr->total;
@@ -72,9 +69,6 @@ static int closed_by(const struct tri_grains *gr, int64_t k)
     }
     return closed;
 }
-
-/* --- preparation ---------------------------------------------------------------------------------
- */
 
 static void count_uses(struct layout *l)
 {
@@ -198,9 +192,6 @@ static void begin_step(struct layout *l)
     l->to->counters = counters;
 }
 
-/* --- one grain -----------------------------------------------------------------------------------
- */
-
 static const char *grain_name(struct layout *l, const char *name, int64_t k)
 {
     const char *text = tri_pool_printf(&l->to->pool, "%s.%lld", name, (long long)k);
@@ -312,9 +303,6 @@ static tri_status lay_grain(struct layout *l, int64_t k, tri_vid *in)
         l->to->prediction = l->map[l->from->prediction];
     return tri_graph_status(l->to);
 }
-
-/* --- the pass ------------------------------------------------------------------------------------
- */
 
 static void list_totals(struct layout *l)
 {

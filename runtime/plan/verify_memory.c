@@ -32,9 +32,6 @@ static bool ordered(const struct checker *c, enum tri_stream stream, uint32_t se
     return c->instr == c->p->ninstr || c->clock[c->instr][stream] >= seq;
 }
 
-/* --- places
- * ------------------------------------------------------------------------------------------ */
-
 static tri_status check_place(const struct tri_program *p, tri_vid v)
 {
     const struct tri_place *place = &p->place[v];
@@ -95,9 +92,6 @@ static tri_status check_places(const struct tri_program *p)
     }
     return TRI_OK;
 }
-
-/* --- reads and writes
- * -------------------------------------------------------------------------------- */
 
 static tri_status refuse_read(const struct checker *c, tri_vid v, const struct tri_range *r)
 {
@@ -195,9 +189,6 @@ static tri_status write_bytes(struct checker *c, enum tri_arena arena, size_t of
     tri_ranges_own(ranges, first, last, owner, c->instr);
     return TRI_OK;
 }
-
-/* --- one instruction
- * --------------------------------------------------------------------------------- */
 
 struct piece {
     enum tri_arena arena;

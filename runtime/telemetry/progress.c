@@ -78,8 +78,9 @@ static void print_step(const struct tri_progress *p, const struct tri_step_metri
 
     tri_duration_text((double)(p->spec.last_step - m->step) * p->step_s, left, sizeof(left));
     tri_text_printf(out, "step %" PRId64 "/%" PRId64 "  loss %.4f  %.*f %s/s  eta %s%s", m->step,
-                    p->spec.last_step, m->loss, p->rate < 100 ? 1 : 0, p->rate,
-                    p->spec.tokens ? "tokens" : "samples", left, m->skipped ? "  skipped" : "");
+                    p->spec.last_step, isnan(m->loss) ? (double)NAN : m->loss,
+                    p->rate < 100 ? 1 : 0, p->rate, p->spec.tokens ? "tokens" : "samples", left,
+                    m->skipped ? "  skipped" : "");
 }
 
 tri_status tri_progress_step(struct tri_progress *p, const struct tri_step_metrics *m)

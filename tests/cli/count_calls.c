@@ -106,9 +106,6 @@ __attribute__((destructor)) static void end(void)
     fclose(f);
 }
 
-/* --- where a step begins ----------------------------------------------------------------------
- */
-
 struct tri_loader;
 struct tri_batch;
 int tri_loader_next(struct tri_loader *l, struct tri_batch *out);
@@ -122,9 +119,6 @@ int tri_loader_next(struct tri_loader *l, struct tri_batch *out)
         step++;
     return next(l, out);
 }
-
-/* --- allocation
- * ------------------------------------------------------------------------------------- */
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -161,9 +155,6 @@ int posix_memalign(void **p, size_t align, size_t bytes)
     *p = __libc_memalign(align, bytes);
     return *p == NULL;
 }
-
-/* --- files
- * ------------------------------------------------------------------------------------------ */
 
 static int open_any(const char *path, int flags, mode_t mode)
 {
@@ -238,9 +229,6 @@ int fsync(int fd)
     NOTE("fsync");
     return (int)syscall(SYS_fsync, fd);
 }
-
-/* --- locks
- * ------------------------------------------------------------------------------------------ */
 
 int pthread_mutex_lock(pthread_mutex_t *m)
 {

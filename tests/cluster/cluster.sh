@@ -95,7 +95,7 @@ hosts=
 for ((i = 0; i < nodes; i++)); do hosts+=${hosts:+,}node$i:$ranks; done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # In the background, because bash handles a signal only between commands.
-"$0" --agent node0 mpirun --mca plm rsh --mca plm_rsh_agent "'$(realpath "$0") --agent'" --mca plm_rsh_no_tree_spawn 1 \
+"$0" --agent node0 mpirun --leave-session-attached --mca plm rsh --mca plm_rsh_agent "'$(realpath "$0") --agent'" --mca plm_rsh_no_tree_spawn 1 \
     --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
     --mca btl_vader_single_copy_mechanism none --mca rmaps_base_oversubscribe 1 --mca mpi_yield_when_idle 1 \
     --bind-to none --map-by "$by" --host "$hosts" -n $((nodes * ranks)) "${@@Q}" <&0 &

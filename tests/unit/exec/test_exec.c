@@ -85,9 +85,6 @@ static void stop_rank(struct rank *r)
     tri_layout_destroy(r->layout);
 }
 
-/* --- numbers
- * ------------------------------------------------------------------------------------------ */
-
 /* One sample of the network by hand, in double precision; adds its gradients. Returns its loss. */
 static double hand_sample(const float *x, int target, double dw1[NET_I][NET_H], double db1[NET_H],
                           double dw2[NET_H][NET_V])
@@ -176,9 +173,6 @@ Test(exec, a_trace_has_every_instruction)
     cr_assert_eq(tri_exec_run(r.exec), TRI_OK);
     stop_rank(&r);
 }
-
-/* --- timing changes nothing
- * ----------------------------------------------------------------------- */
 
 struct race {
     struct rank rank[2];
@@ -305,9 +299,6 @@ Test(exec, levels_sum_what_all_ranks_have_whatever_the_timing)
         cr_assert_arr_eq(got, want, sizeof(want), "seed %d", (int)seed);
     }
 }
-
-/* --- failures
- * ----------------------------------------------------------------------------------------- */
 
 static int expect_comm_failure(struct tri_comm *c, void *arg)
 {
