@@ -82,19 +82,27 @@ static tri_status connect_group(MPI_Comm world, int colour, const struct tri_top
     return st;
 }
 
-tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm)
+tri_status tri_world_connect_levels(const void *mpi_comm, const struct tri_topology *t,
+                                    const struct tri_world_cfg *cfg, struct tri_comm **intra,
+                                    struct tri_comm **inter)
 {
-    const MPI_Comm world = *(const MPI_Comm *)mpi_comm;
-    const struct tri_topology *t = &w->topology;
-    const struct tri_world_cfg cfg = {.timeout_ms = w->exchange->timeout_ms};
+    const MPI_Comm ranks = *(const MPI_Comm *)mpi_comm;
     const struct tri_topology node = {.rank = t->local_rank, .size = t->local_size, .nodes = 1};
     const struct tri_topology rail = {.rank = t->node, .size = t->nodes, .nodes = t->nodes};
     bool owner = t->local_rank < t->slices;
 
+    *intra = *inter = NULL;
+    TRI_TRY(connect_group(ranks, t->node, &node, "exchange in a node", cfg, intra));
+    return connect_group(ranks, owner ? t->local_rank : -1, &rail, "exchange between nodes", cfg,
+                         inter);
+}
+
+tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm)
+{
+    const struct tri_world_cfg cfg = {.timeout_ms = w->exchange->timeout_ms};
+
     TRI_ASSERT(w->intra == NULL);
-    TRI_TRY(connect_group(world, t->node, &node, "exchange in a node", &cfg, &w->intra));
-    return connect_group(world, owner ? t->local_rank : -1, &rail, "exchange between nodes", &cfg,
-                         &w->inter);
+    return tri_world_connect_levels(mpi_comm, &w->topology, &cfg, &w->intra, &w->inter);
 }
 
 void tri_world_drop_levels(struct tri_world *w)

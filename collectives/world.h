@@ -29,6 +29,11 @@ struct tri_world_cfg {
  * shared memory where possible. Collective. */
 tri_status tri_world_create(const void *mpi_comm, const struct tri_world_cfg *cfg,
                             struct tri_world **out) TRI_CHECKED;
+/* The communicators of this rank's node and of its local rank over all nodes (*inter NULL: this
+ * rank owns no slice). cfg NULL: defaults. Collective. */
+tri_status tri_world_connect_levels(const void *mpi_comm, const struct tri_topology *topology,
+                                    const struct tri_world_cfg *cfg, struct tri_comm **intra,
+                                    struct tri_comm **inter) TRI_CHECKED;
 /* Connects the levels of the topology (w->intra, w->inter), from the same mpi_comm and with the
  * deadline of w->exchange. At most once. Collective. */
 tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm) TRI_CHECKED;

@@ -13,6 +13,11 @@
  * once to the gradient's type: 16-bit sums neither overflow nor lose small values. With a power of
  * two of ranks the bits of the result do not depend on bucket sizes, transport or overlap.
  *
+ * gradient.hierarchy=two_level sums a bucket inside the nodes, then between them, then gives it to
+ * all ranks of a node, one phase after the other; auto takes that on several nodes of more than one
+ * rank. Bits are then those of the flat sum where the nodes hold equal powers of two of consecutive
+ * ranks and are a power of two.
+ *
  * Under MPI_THREAD_MULTIPLE a thread exchanges while the program computes. Below that level, or
  * with gradient.overlap=false, all happens in tri_exchange_wait. One object belongs to one thread
  * of the program at a time. */

@@ -34,6 +34,7 @@ struct gradient {
 struct tri_exchange {
     struct tri_topology topology;
     struct tri_comm *comm;
+    struct tri_comm *intra, *inter; /* levels; intra NULL: flat */
     struct tri_gradient_options options;
     struct gradient *grad;
     int ngrads, grad_cap;
@@ -58,9 +59,6 @@ struct tri_exchange {
 static tri_status read_options(struct tri_exchange *x, const char *cfg)
 {
     TRI_TRY(tri_gradient_options_parse(cfg, &x->options));
-    if (x->options.hierarchy == TRI_HIERARCHY_TWO_LEVEL)
-        return tri_fail(TRI_ERR_USAGE, "'gradient.hierarchy' two_level is not available yet for "
-                                       "the exchange of a program: auto and flat are");
     if (x->options.clip_norm > 0)
         return tri_fail(
             TRI_ERR_USAGE,
@@ -73,6 +71,21 @@ static int64_t bucket_bytes(const struct tri_exchange *x)
     int64_t bytes = tri_gradient_bucket_bytes(&x->options);
 
     return bytes == TRI_OPT_AUTO ? BUCKET_BYTES : bytes;
+}
+
+/* Collective. */
+static tri_status connect_levels(struct tri_exchange *x, const void *mpi_comm)
+{
+    const struct tri_topology *t = &x->topology;
+    bool worth = t->nodes > 1 && t->nodes < t->size;
+    bool two = x->options.hierarchy == TRI_HIERARCHY_TWO_LEVEL ||
+               (x->options.hierarchy == TRI_HIERARCHY_AUTO && worth);
+
+    TRI_TRY(tri_comm_same(x->comm, &two, sizeof(two), "the hierarchy of the exchange"));
+    if (!two || t->size == 1)
+        return TRI_OK;
+    return tri_comm_agree(x->comm,
+                          tri_world_connect_levels(mpi_comm, t, NULL, &x->intra, &x->inter));
 }
 
 tri_status tri_exchange_create(MPI_Comm comm, const char *cfg, struct tri_exchange **out)
@@ -94,6 +107,7 @@ tri_status tri_exchange_create(MPI_Comm comm, const char *cfg, struct tri_exchan
     TRI_TRY_GOTO(st, tri_comm_agree(x->comm, st), fail);
     bytes = bucket_bytes(x);
     TRI_TRY_GOTO(st, tri_comm_same(x->comm, &bytes, sizeof(bytes), "the bucket size"), fail);
+    TRI_TRY_GOTO(st, connect_levels(x, &comm), fail);
     *out = x;
     return TRI_OK;
 
@@ -223,14 +237,21 @@ static tri_status make_layout(struct tri_exchange *x)
     return TRI_OK;
 }
 
+/* Whose memory holds the buckets. */
+static struct tri_comm *giver(const struct tri_exchange *x)
+{
+    return x->intra != NULL ? x->intra : x->comm;
+}
+
 static tri_status make_memory(struct tri_exchange *x)
 {
     size_t bytes = (size_t)x->layout.elements * sizeof(float);
+    struct tri_comm *c = giver(x);
     void *p = NULL;
 
     bytes = bytes > 0 ? bytes : 1;
-    if (x->comm->ops->alloc != NULL)
-        TRI_TRY(x->comm->ops->alloc(x->comm, bytes, &p));
+    if (c->ops->alloc != NULL)
+        TRI_TRY(c->ops->alloc(c, bytes, &p));
     else
         p = tri_alloc_aligned(bytes, "exchange memory");
     if (p == NULL)
@@ -270,10 +291,26 @@ static void unpack(const struct gradient *g, float *from, int size)
         tri_reduce_narrow(g->ptr, from, g->count, g->dtype);
 }
 
+/* The sum of a bucket over all ranks. */
+static tri_status sum_bucket(struct tri_exchange *x, float *data, int64_t count)
+{
+    const struct tri_topology *t = &x->topology;
+    int size = x->comm->size;
+    bool tree = x->intra == NULL ? (size & (size - 1)) == 0 : tri_topology_regular(t);
+    int64_t first, n;
+
+    if (x->intra == NULL)
+        return tri_comm_allreduce(x->comm, data, count, TRI_F32, TRI_REDUCE_SUM, tree);
+    TRI_TRY(tri_comm_reduce_scatter(x->intra, data, count, TRI_F32, t->slices, tree));
+    tri_comm_slice(count, t->slices, t->local_rank, &first, &n);
+    if (n > 0)
+        TRI_TRY(tri_comm_allreduce(x->inter, data + first, n, TRI_F32, TRI_REDUCE_SUM, tree));
+    return tri_comm_gather_slices(x->intra, data, count, TRI_F32, t->slices);
+}
+
 static tri_status exchange_bucket(struct tri_exchange *x, const struct tri_bucket_range *b)
 {
     int size = x->comm->size;
-    bool tree = (size & (size - 1)) == 0;
 
     for (int k = b->first; k < b->end; k++) {
         int i = x->ngrads - 1 - k;
@@ -281,8 +318,7 @@ static tri_status exchange_bucket(struct tri_exchange *x, const struct tri_bucke
         if (x->grad[i].count > 0)
             pack(&x->grad[i], x->memory + x->layout.at[i]);
     }
-    TRI_TRY(
-        tri_comm_allreduce(x->comm, x->memory + b->at, b->count, TRI_F32, TRI_REDUCE_SUM, tree));
+    TRI_TRY(sum_bucket(x, x->memory + b->at, b->count));
     for (int k = b->first; k < b->end; k++) {
         int i = x->ngrads - 1 - k;
 
@@ -326,7 +362,7 @@ tri_status tri_exchange_commit(struct tri_exchange *x)
     TRI_TRY(check_lists(x));
     st = make_layout(x);
     TRI_TRY(tri_comm_agree(x->comm, st));
-    TRI_TRY(make_memory(x));
+    TRI_TRY(tri_comm_agree(x->comm, make_memory(x)));
     x->committed = true;
     begin_round(x);
     if (x->comm->size == 1 || !x->options.overlap || x->layout.nbuckets == 0)
@@ -402,10 +438,12 @@ void tri_exchange_destroy(struct tri_exchange *x)
         tri_counter_set(&x->released, x->rounds_base + (uint32_t)x->layout.nbuckets + 1);
         (void)pthread_join(x->engine, NULL);
     }
-    if (x->memory != NULL && x->comm->ops->alloc != NULL)
-        x->comm->ops->free(x->comm, x->memory);
+    if (x->memory != NULL && giver(x)->ops->alloc != NULL)
+        giver(x)->ops->free(giver(x), x->memory);
     else
         tri_free(x->memory);
+    tri_comm_destroy(x->inter);
+    tri_comm_destroy(x->intra);
     tri_comm_destroy(x->comm);
     tri_topology_finish(&x->topology);
     tri_exchange_layout_finish(&x->layout);

@@ -51,6 +51,15 @@ def test_nodes_keep_every_bit_of_deterministic_runs(t):
         equal(t.texts("loss", "grad_norm", "weights_hash", run=run), want, f"run on {shape} nodes by {by}")
 
 
+def test_two_levels_over_real_nodes(t):
+    t.classes()
+    train(t, "det", ranks=1)
+    train(t, "det-levels", prefix=on("2x2"), gradient=dict(hierarchy="two_level", **SMALL_BUCKETS))
+    equal(t.texts("loss", "weights_hash", run="det-levels"), t.texts("loss", "weights_hash", run="det"), "two levels")
+    train(t, "levels", prefix=on("2x2", "--by", "node"), gradient=dict(hierarchy="two_level", **SMALL_BUCKETS))
+    close(losses(t, "levels"), losses(t, "det"), 1e-5)
+
+
 def test_shaped_links_only_cost_time(t):
     t.classes()
     train(t, "det", ranks=1)

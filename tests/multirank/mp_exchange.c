@@ -148,6 +148,7 @@ static int run_bucket_sizes(int rank, int size)
     static struct odd_model got;
     static const int bytes[] = {
         4, 4 * LARGEST - 1, 4 * LARGEST, 4 * LARGEST + 1, 4 * LARGEST - 4, 1 << 24};
+    static const char *const hierarchy[] = {"flat", "two_level"};
     struct tri_exchange *x;
     char cfg[64];
 
@@ -161,7 +162,8 @@ static int run_bucket_sizes(int rank, int size)
     if (mark_odd(&want, 0, rank, false) != 0)
         return 1;
     for (size_t k = 0; k < sizeof(bytes) / sizeof(bytes[0]); k++) {
-        (void)snprintf(cfg, sizeof(cfg), "gradient.bucket_bytes=%d", bytes[k]);
+        (void)snprintf(cfg, sizeof(cfg), "gradient.bucket_bytes=%d hierarchy=%s", bytes[k],
+                       hierarchy[k % 2]);
         if (open_odd(&got, cfg, rank) != 0)
             return 1;
         fill_odd(&got, 0, rank);
@@ -262,7 +264,7 @@ static int run_mismatch(int rank, int size)
 /* Wrong calls say so and change nothing. */
 static int run_usage(int rank, int size)
 {
-    static const char *const bad[] = {"gradient.bucket_mbs=3", "gradient.hierarchy=two_level",
+    static const char *const bad[] = {"gradient.bucket_mbs=3", "gradient.hierarchy=three_level",
                                       "gradient.compress.name=topk", "gradient.bucket_mb=x",
                                       "gradient.clip_norm=1"};
     struct tri_exchange *x;
