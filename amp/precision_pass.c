@@ -22,9 +22,6 @@ struct precision {
     tri_vid scale; /* STATE, or TRI_NONE */
 };
 
-/* --- patterns ----------------------------------------------------------------------------------
- */
-
 static int match(const struct precision *p, const struct tri_op *op)
 {
     int found = tri_policy_match(p->spec->keep_fp32, p->spec->nkeep, op->name);
@@ -90,9 +87,6 @@ static void mark_weights(struct precision *p)
     }
 }
 
-/* --- values in another type --------------------------------------------------------------------
- */
-
 /* Appends a CAST that belongs at `key`. */
 static tri_vid cast_at(struct precision *p, const char *name, tri_vid v, enum tri_dtype to,
                        int32_t beside, int64_t key)
@@ -140,9 +134,6 @@ static tri_vid typed(struct precision *p, int32_t i, tri_vid v, enum tri_dtype t
                     : cast_at(p, p->g->op[i].name, v, t, i, 2 * (int64_t)i);
     return *made;
 }
-
-/* --- ops ---------------------------------------------------------------------------------------
- */
 
 static enum tri_dtype type_of(const struct precision *p, int32_t i)
 {

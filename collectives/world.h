@@ -14,9 +14,8 @@ struct tri_world {
     struct tri_comm *control;  /* main thread: agreements, metrics */
     struct tri_comm *exchange; /* engine thread: gradients */
     struct tri_comm *intra;    /* engine thread: gradients inside the node; NULL: no levels */
-    struct tri_comm *inter; /* engine thread: between nodes, with the ranks of the same local rank;
-                               NULL: no levels, or this rank owns no slice */
-    struct tri_comm *io;    /* I/O thread: checkpoints, datasets */
+    struct tri_comm *inter;    /* the same, between ranks of one local rank; NULL: owns no slice */
+    struct tri_comm *io;       /* thread of the saver: checkpoints */
 };
 
 struct tri_world_cfg {

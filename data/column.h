@@ -36,8 +36,8 @@ struct tri_column {
     void *cache; /* all rows in mem_type, or NULL */
 };
 
-/* Appends the entry of one open file; the first file decides shape and type, the others must agree.
- */
+/* Appends the entry of one open file; the first file decides shape and type, the
+ * others must agree. */
 tri_status tri_column_add(struct tri_column *c, enum tri_column_want want, const char *path,
                           hid_t file, const char *entry) TRI_CHECKED;
 void tri_column_finish(struct tri_column *c);

@@ -40,8 +40,7 @@ struct tri_dataset_cfg {
 struct tri_dataset_info {
     enum tri_data_kind kind;
     int64_t rows[TRI_SPLIT_COUNT];    /* tokens, images or vectors in the files */
-    int64_t samples[TRI_SPLIT_COUNT]; /* tokens: ceil((N-1)/T), with explicit targets ceil(N/T);
-                                         else rows */
+    int64_t samples[TRI_SPLIT_COUNT]; /* rows; tokens: ceil((N-1)/T), own targets ceil(N/T) */
     int64_t sequence;                 /* T of tokens, else 0 */
     bool explicit_targets;            /* tokens: a `targets` entry, not shifted */
     bool class_targets; /* targets are integers (labels); always for tokens and images */

@@ -15,8 +15,7 @@ struct tri_split_columns {
 struct tri_dataset {
     struct tri_dataset_info info;
     struct tri_split_columns split[TRI_SPLIT_COUNT];
-    const char *first_path; /* for messages about the whole; in memory of a column's part or of the
-                               caller */
+    const char *first_path; /* for messages about the whole; memory of a part or of the caller */
     int32_t *scratch;       /* room for the tokens of a read */
     size_t scratch_bytes;
 };

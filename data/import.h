@@ -14,8 +14,7 @@
 struct tri_import_text {
     const char *const *files; /* joined without a separator */
     int nfiles;
-    int64_t bpe_vocab; /* 0: bytes; else a byte-pair encoding of that vocabulary, learnt from the
-                          training part */
+    int64_t bpe_vocab; /* 0: bytes; else of the byte-pair encoding learnt from the training part */
     double validation; /* the last fraction of the bytes, in [0, 1) */
     const char *out;
 };
@@ -42,8 +41,8 @@ struct tri_import_npy {
 tri_status tri_import_npy(const struct tri_import_npy *a, struct tri_text *report) TRI_CHECKED;
 
 /* Appends what the dataset file holds, one item a line: kind, splits, attributes, entries with
- * type, shape, chunks and filters, and the largest id or label (all of them are read and checked).
- */
+ * type, shape, chunks and filters, and the largest id or label (all of them are
+ * read and checked). */
 tri_status tri_data_info(const char *path, struct tri_text *report) TRI_CHECKED;
 
 #endif

@@ -40,8 +40,7 @@ struct tri_batch {
     int64_t step;
     struct tri_batch_position position; /* of the global batch: epoch, count */
     int64_t global_tokens;    /* real input tokens of the global batch (samples for other kinds) */
-    int64_t samples, targets; /* this rank's: real samples; targets that are not -100 (samples for
-                                 float targets) */
+    int64_t samples, targets; /* this rank's, real ones (float targets count by samples) */
     const void *x, *y;    /* see the layout above; valid until the next tri_loader_next or seek */
     const int32_t *nreal; /* [ngrains] */
     const int64_t *ids;   /* [samples]: this rank's, in order of use */

@@ -53,8 +53,8 @@ struct option {
     const char *name, **value;
 };
 
-/* Takes options with a value out of argv; the other words go to `files` (NULL: none are allowed).
- */
+/* Takes options with a value out of argv; the other words go to `files` (NULL:
+ * none are allowed). */
 static tri_status parse(const char *command, int argc, char **argv, const struct option *options,
                         const char **files, int *nfiles)
 {

@@ -1,5 +1,5 @@
-/* The whole configuration of a run: the sections of all modules, read from RUN.yaml and overrides.
- */
+/* The whole configuration of a run: the sections of all modules, read from
+ * RUN.yaml and overrides. */
 #ifndef TRI_LAUNCH_CONFIG_H
 #define TRI_LAUNCH_CONFIG_H
 

@@ -17,9 +17,8 @@ struct tri_env {
 
 /* What variables say; a missing or malformed number is 0. */
 struct tri_env_settings {
-    enum tri_log_level
-        log_level; /* TRI_LOG: error, warn, info, debug, trace, or 0..4; default info */
-    int threads;   /* OMP_NUM_THREADS */
+    enum tri_log_level log_level; /* TRI_LOG: error ... trace, or 0..4; default info */
+    int threads;                  /* OMP_NUM_THREADS */
 };
 
 /* What launchers left in the environment; -1: not there. */

@@ -15,9 +15,8 @@ struct tri_sampling {
 
 struct tri_generator;
 
-/* A generator of one sequence for the model of `cfg` (the resolved configuration of its run): the
- * prompt runs in one piece of `prompt` tokens
- * (>= 1), then token by token. Local. */
+/* A generator of one sequence: the first `prompt` (>= 1) tokens run in one piece, the others one by
+ * one. Local. */
 tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t prompt, int threads,
                                 struct tri_generator **out) TRI_CHECKED;
 void tri_generator_destroy(struct tri_generator *g);

@@ -25,8 +25,7 @@ void tri_level_costs_save(const struct tri_level_costs *c,
 void tri_level_costs_load(const struct tri_checkpoint *from, struct tri_level_costs *c);
 
 /* Seconds of a sum of `bytes` over all ranks: flat, and the three phases one after the other.
- * Local.
- */
+ * Local. */
 void tri_level_costs_predict(const struct tri_level_costs *c, int64_t bytes, double *flat,
                              double *two);
 

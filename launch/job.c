@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TREE_GRAINS                                                                                \
-    8 /* grains of a batch by default in deterministic runs: as many as ranks that may share it */
+/* Grains of a batch in deterministic runs that do not say: as many ranks may share it. */
+#define TREE_GRAINS 8
 
 static struct tri_comm *control(const struct tri_job_args *a)
 {

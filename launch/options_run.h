@@ -1,5 +1,5 @@
-/* Sections run, device, timeouts, telemetry, debug of the configuration. Field names are key names.
- */
+/* Sections run, device, timeouts, telemetry, debug of the configuration. Field names
+ * are key names. */
 #ifndef TRI_LAUNCH_OPTIONS_RUN_H
 #define TRI_LAUNCH_OPTIONS_RUN_H
 

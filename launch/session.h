@@ -35,8 +35,8 @@ void tri_session_finish(struct tri_session *s);
  * Local. */
 void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor);
 
-/* Initial values of all parameters and states (seed, name, index), transient ones included. Local.
- */
+/* Initial values of all parameters and states (seed, name, index), transient ones included.
+ * Local. */
 void tri_session_fill(struct tri_session *s, uint64_t seed);
 /* Parameters and buffers from an HDF5 file with /param/<name>. Collective. */
 tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm,
@@ -46,8 +46,8 @@ tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm
  * filled or read, before the first step. Local. */
 void tri_session_round_weights(struct tri_session *s);
 
-/* Address and value of `name` (param, state, input, output) in the memory of `x`, or NULL. Local.
- */
+/* Address and value of `name` (param, state, input, output) in the memory of `x`, or NULL.
+ * Local. */
 void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name);
 
 /* The sum mod 2^64 of mix(name, index, bits) over all parameters. With `check`, every rank hashes

@@ -8,8 +8,8 @@
  *
  *     tri_vid x = tri_input(b, "x", TRI_F32, TRI_SHAPE(B, 784));
  *     tri_vid h = tri_relu(b, tri_linear(b, x, "layers.0", 256));
- *     tri_loss_softmax(b, tri_linear(b, h, "layers.1", 10), tri_input(b, "labels", TRI_I32,
- * TRI_SHAPE(B)));
+ *     tri_vid labels = tri_input(b, "labels", TRI_I32, TRI_SHAPE(B));
+ *     tri_loss_softmax(b, tri_linear(b, h, "layers.1", 10), labels);
  *
  * The names of inputs tell the loader what to fill: "tokens" i32 [B,T], "targets" i32 [B,T]; "x"
  * f32 [B,...] (images [B,H,W,C]), "labels" i32 [B], "y" f32 [B,...]; "nreal" i32 [1]: how many of
@@ -85,8 +85,8 @@ tri_vid tri_flatten(struct tri_builder *b, tri_vid x);
  * TRI_NONE) shifts t. */
 tri_vid tri_embedding(struct tri_builder *b, tri_vid ids, tri_vid table, tri_vid positions,
                       tri_vid offset);
-/* Causal multi-head self-attention on qkv [B,T,3C] -> [B,T,C]; dropout p on the attention weights.
- */
+/* Causal multi-head self-attention on qkv [B,T,3C] -> [B,T,C]; dropout p on
+ * the attention weights. */
 tri_vid tri_attention(struct tri_builder *b, tri_vid qkv, const char *name, int64_t heads,
                       double p);
 

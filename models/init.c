@@ -3,8 +3,8 @@
 
 #include "runtime/core/rng.h"
 
-#define PIECE                                                                                      \
-    65536 /* elements a thread fills at once; a multiple of 4, the words of a Philox block */
+/* Elements that a thread fills at once: a multiple of 4, the words of a Philox block. */
+#define PIECE 65536
 
 static float constant(const struct tri_init *init)
 {

@@ -53,8 +53,8 @@ struct tri_model_ops {
     void (*build)(struct tri_builder *b, const struct tri_model_dims *dims,
                   const struct tri_data_shape *data);
     /* Appends the inference form for generation: inputs "tokens.<n>" [1, n] and "offset", key/value
-     * caches as transient states, prediction = logits [1, n, V]. NULL: the model cannot generate.
-     */
+     * caches as transient states, prediction = logits [1, n, V]. NULL: the
+     * model cannot generate. */
     void (*build_cached)(struct tri_builder *b, const struct tri_model_dims *dims, int64_t n);
 };
 

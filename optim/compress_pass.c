@@ -75,9 +75,6 @@ struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_option
     return s;
 }
 
-/* --- choice --------------------------------------------------------------------------------------
- */
-
 static struct tri_attr_compress attributes(const struct tri_compress_spec *spec)
 {
     return (struct tri_attr_compress){.method = spec->method,
@@ -133,9 +130,6 @@ void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *
     e->plain_s += share * bytes / spec->link.bytes_per_s;
     e->compressed_s += sent / spec->link.bytes_per_s + work;
 }
-
-/* --- ops -----------------------------------------------------------------------------------------
- */
 
 static const char *state_name(struct tri_graph *g, const char *parameter, const char *what)
 {
@@ -277,9 +271,6 @@ void tri_compress_bucket(struct tri_graph *g, const int32_t *sum, int n, const c
     else
         append_payloads(g, sum, n, name, mesh, spec);
 }
-
-/* --- the decision --------------------------------------------------------------------------------
- */
 
 static void commit(struct tri_graph *g, const char *name, tri_vid state, tri_vid next,
                    tri_vid scalars)

@@ -40,8 +40,8 @@ struct tri_compress_estimate {
     double plain_s, compressed_s;
 };
 
-/* The sum can be compressed at all: a gradient in f32, for low rank a matrix that shrinks. Local.
- */
+/* The sum can be compressed at all: a gradient in f32, for low rank a matrix that shrinks.
+ * Local. */
 bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
                       const struct tri_compress_spec *spec);
 /* Adds the gradient of s, exchanged between n ranks, to e. Local. */

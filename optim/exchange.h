@@ -5,7 +5,8 @@
  *     for each parameter: tri_exchange_register(x, name, gradient, count, TRI_F32, &id);
  *     tri_exchange_commit(x);
  *     each step: backward, with tri_exchange_ready(x, id) for each finished gradient;
- * tri_exchange_wait(x); tri_exchange_destroy(x);
+ *                tri_exchange_wait(x);
+ *     tri_exchange_destroy(x);
  *
  * Gradients travel in flat buckets of f32, packed in the reverse order of registration; a bucket
  * starts when all of its gradients are ready and the buckets before it have started, so that all

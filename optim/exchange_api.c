@@ -18,9 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    BUCKET_BYTES = 8 << 20
-}; /* default: some milliseconds of a shared-memory sum, far above latency */
+/* Default size: some milliseconds of a shared-memory sum, far above latency. */
+enum { BUCKET_BYTES = 8 << 20 };
 
 struct gradient {
     char *name;

@@ -11,8 +11,8 @@ enum {
     TRI_BUCKET_ALIGN = 16 /* elements: a bucket starts at a cache line */
 };
 
-/* Gradients [first, end) in the order of exchange, that is: registered as n-1-first down to n-end.
- */
+/* Gradients [first, end) in the order of exchange, that is: registered as n-1-first
+ * down to n-end. */
 struct tri_bucket_range {
     int first, end;
     int64_t at;    /* elements from the start of the memory */
@@ -20,8 +20,7 @@ struct tri_bucket_range {
 };
 
 struct tri_exchange_layout {
-    int64_t *at; /* owned: place of gradient i (by registration), elements from the start of the
-                    memory */
+    int64_t *at; /* owned: element of the memory where gradient i (by registration) starts */
     struct tri_bucket_range *bucket; /* owned, in the order of exchange */
     int nbuckets;
     int64_t elements; /* of the memory */

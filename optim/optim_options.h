@@ -78,8 +78,8 @@ struct tri_gradient_options {
 extern const struct tri_opt tri_optimizer_rows[], tri_schedule_rows[], tri_gradient_rows[];
 extern const size_t tri_optimizer_row_count, tri_schedule_row_count, tri_gradient_row_count;
 
-/* Puts the defaults that depend on the optimizer's name in place and checks. TRI_ERR_USAGE. Local.
- */
+/* Puts the defaults that depend on the optimizer's name in place and checks. TRI_ERR_USAGE.
+ * Local. */
 tri_status tri_optimizer_options_check(struct tri_optimizer_options *optimizer) TRI_CHECKED;
 /* TRI_ERR_USAGE: milestones not rising, missing for step, given without it. Local. */
 tri_status tri_schedule_options_check(const struct tri_schedule_options *schedule) TRI_CHECKED;

@@ -13,12 +13,11 @@ struct tri_update_spec {
     double momentum; /* SGD; 0: no momentum state */
     bool nesterov;
     double beta1, beta2, eps;   /* ADAMW */
-    struct tri_control control; /* schedule, clipping, rule of the loss scale; the pass sets its
-                                   betas and what it learns from the graph */
+    struct tri_control control; /* schedule, clipping, loss scale; the pass adds the rest */
 };
 
-/* What the sections optimizer and schedule say after their checks; total: last planned step. Local.
- */
+/* What the sections optimizer and schedule say after their checks; total: last planned step.
+ * Local. */
 struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *optimizer,
                                             const struct tri_schedule_options *schedule,
                                             double clip_norm, int64_t total);

@@ -16,17 +16,14 @@ int64_t tri_sparse_count(const struct tri_attr_compress *a, int64_t n)
     return k < 1 ? 1 : k > n ? n : k;
 }
 
-/* --- topk ----------------------------------------------------------------------------------------
- */
-
 static int64_t bytes_topk(const struct tri_attr_compress *a, int64_t n)
 {
     return 8 * tri_sparse_count(a, n);
 }
 
 /* Bits of a magnitude above `shift` equal `prefix`: among those, finds the bin of the next `width`
- * bits in which the *k-th largest lies; *k becomes its place in the bin. Returns the longer prefix.
- */
+ * bits in which the *k-th largest lies; *k becomes its place in the bin. Returns
+ * the longer prefix. */
 static uint32_t narrow(const float *x, int64_t n, uint32_t prefix, int shift, int width, int64_t *k)
 {
     int64_t count[1 << 11] = {0};
@@ -101,9 +98,6 @@ const struct tri_compressor tri_compressor_topk = {.name = "topk",
                                                    .spoil = spoil_topk,
                                                    .decode_add = decode_topk,
                                                    .clear_sent = clear_topk};
-
-/* --- randk ---------------------------------------------------------------------------------------
- */
 
 static int64_t bytes_randk(const struct tri_attr_compress *a, int64_t n)
 {

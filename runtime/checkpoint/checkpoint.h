@@ -30,13 +30,11 @@ TRI_BEGIN_DECLS
  * an equal share of it; one that the checkpoint lacks starts at zero, and one that the run lacks is
  * dropped. Each of the three is logged once. */
 struct tri_checkpoint_tensor {
-    const char *name; /* "param/layers.0.weight", "state/optimizer/layers.0.weight/exp_avg": slashes
-                         are groups */
+    const char *name; /* "state/optimizer/layers.0.weight/exp_avg": slashes are groups */
     enum tri_dtype dtype;
     struct tri_shape shape;
     void *data;           /* all elements (by rank: the owned ones); borrowed for the call */
-    int64_t first, count; /* elements that this rank owns, hence writes; the ranges of all ranks
-                             cover the tensor once */
+    int64_t first, count; /* owned, hence written by this rank; all ranks cover the tensor once */
     bool by_rank;         /* f32, names begin with TRI_BY_RANK_PREFIX */
 };
 
@@ -55,8 +53,7 @@ enum tri_checkpoint_phase {
 struct tri_checkpoint_save {
     const char *run_dir;
     int64_t step;
-    const struct tri_checkpoint_tensor
-        *tensor; /* same names, types, shapes and order on all ranks */
+    const struct tri_checkpoint_tensor *tensor; /* same names, types, shapes, order on all ranks */
     int ntensor;
     const struct tri_checkpoint_item *item; /* host state; rank 0's counts */
     int nitem;
@@ -81,8 +78,7 @@ tri_status tri_checkpoint_save(struct tri_comm *comm,
 /* A checkpoint that was found: its manifest, read and checked. */
 struct tri_checkpoint {
     char *path;    /* the folder, as rank 0 sees it */
-    char *run_dir; /* set when chosen as the newest one: a damage then names the previous good one;
-                      else NULL */
+    char *run_dir; /* of the newest one: damage then names the good one before; else NULL */
     struct tri_manifest manifest;
 };
 

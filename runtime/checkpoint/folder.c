@@ -82,8 +82,8 @@ tri_status tri_stored_hash(int fd, const char *path, const struct tri_manifest_t
             return tri_fail(TRI_ERR_NOMEM, "'%s': cannot allocate %zu bytes", path,
                             TRI_FILE_PIECE_BYTES);
     }
-    for (size_t at = 0;
-         at < bytes && st == TRI_OK;) { /* the piece size is a multiple of every element size */
+    /* The size of a piece is a multiple of every element size. */
+    for (size_t at = 0; at < bytes && st == TRI_OK;) {
         size_t n = bytes - at < TRI_FILE_PIECE_BYTES ? bytes - at : TRI_FILE_PIECE_BYTES;
         unsigned char *to = data != NULL ? buf + at : buf;
         st = tri_pread_all(fd, to, n, t->offset + (int64_t)at, path);

@@ -36,8 +36,6 @@ void tri_manifest_finish(struct tri_manifest *m)
     *m = (struct tri_manifest){0};
 }
 
-/* --- writing --- */
-
 static void print_tensor(struct tri_text *out, const struct tri_manifest_tensor *t)
 {
     tri_text_printf(out, "{\"name\": ");
@@ -85,8 +83,6 @@ void tri_manifest_print(const struct tri_manifest *m, struct tri_text *out)
         tri_text_printf(out, "%s%016" PRIx64 "\"}\n", checksum_mark,
                         tri_manifest_hash("manifest.json", 0, out->data + begin, out->len - begin));
 }
-
-/* --- reading --- */
 
 static tri_status bad(const char *path, const char *what)
 {

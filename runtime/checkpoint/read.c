@@ -24,8 +24,6 @@ void tri_checkpoint_close(struct tri_checkpoint *c)
     tri_free(c);
 }
 
-/* --- finding --- */
-
 /* What rank 0 found: the path of the folder ("" for none) and the text of its manifest. */
 struct found {
     char *path, *text;
@@ -264,8 +262,6 @@ char *tri_checkpoint_previous_good(const char *run_dir, int64_t below)
     return good;
 }
 
-/* --- host state and settings --- */
-
 const char *tri_checkpoint_field(const struct tri_checkpoint *c, const char *key)
 {
     for (int i = 0; i < c->manifest.nfield; i++)
@@ -335,8 +331,6 @@ tri_status tri_checkpoint_config(const struct tri_checkpoint *c, char **out)
     *out = text;
     return st;
 }
-
-/* --- tensors --- */
 
 static bool begins_by_rank(const char *name)
 {

@@ -136,9 +136,8 @@ tri_status tri_saver_begin(struct tri_saver *s, const struct tri_checkpoint_save
         s->running = true;
         return TRI_OK;
     }
-    tri_warn("no thread for saving: the checkpoint is saved at once"); /* the others wait for us in
-                                                                          theirs */
-    run(s);
+    tri_warn("no thread for saving: the checkpoint is saved at once");
+    run(s); /* the others wait for us in their threads */
     return TRI_OK;
 }
 

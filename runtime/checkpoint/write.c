@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A save under way; the same manifest on all ranks up to the host state, which only rank 0 needs.
- */
+/* A save under way; the same manifest on all ranks up to the host state, which only
+ * rank 0 needs. */
 struct saving {
     struct tri_comm *comm;
     const struct tri_checkpoint_save *save;

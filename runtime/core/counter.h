@@ -14,8 +14,7 @@
 
 struct tri_counter {
     _Atomic uint32_t value;
-    _Atomic uint32_t
-        sleepers; /* threads inside the futex; without any a signal is no system call */
+    _Atomic uint32_t sleepers; /* threads in the futex; without any a signal is no system call */
 };
 
 /* Sets the value (release) and wakes sleepers. Local. */

@@ -1,5 +1,5 @@
-/* Log lines: each is built in memory and written with one call, so that lines of ranks do not mix.
- */
+/* Log lines: each is built in memory and written with one call, so that lines of ranks
+ * do not mix. */
 #include "runtime/core/log.h"
 
 #include <stdarg.h>

@@ -177,8 +177,9 @@ static tri_status assign(struct tri_opts *o, const struct tri_opt_source *src, c
 static tri_status walk(struct tri_opts *o, const struct tri_opt_source *src, const char *prefix,
                        const yaml_node_t *map)
 {
-    for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
-         p++) {
+    const yaml_node_pair_t *end = map->data.mapping.pairs.top;
+
+    for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < end; p++) {
         const yaml_node_t *name = yaml_document_get_node(src->doc, p->key);
         const yaml_node_t *value = yaml_document_get_node(src->doc, p->value);
         const char *text = tri_opt_scalar(name);

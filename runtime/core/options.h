@@ -58,9 +58,8 @@ struct tri_opt_records {
 };
 
 /* One option. `allowed`: choices "a|b|c" for ENUM (in the order of the values), an interval such as
- * "[0, 1)" or
- * "[1, inf)" for numbers (also those in lists), else NULL. `def` is YAML text; NULL makes the
- * option required. */
+ * "[0, 1)" or "[1, inf)" for numbers (also those in lists), else NULL. `def` is YAML text; NULL
+ * makes the option required. */
 struct tri_opt {
     const char *key;
     enum tri_opt_type type;
@@ -100,8 +99,8 @@ tri_status tri_opts_read_file(struct tri_opts *o, const char *path) TRI_CHECKED;
 /* The same from memory; `name` stands for the file in messages. Local. */
 tri_status tri_opts_read_text(struct tri_opts *o, const char *name, const char *text,
                               size_t len) TRI_CHECKED;
-/* One override "dotted.key=YAML value"; wins over everything before. TRI_ERR_USAGE as above. Local.
- */
+/* One override "dotted.key=YAML value"; wins over everything before. TRI_ERR_USAGE as above.
+ * Local. */
 tri_status tri_opts_override(struct tri_opts *o, const char *assignment) TRI_CHECKED;
 /* TRI_ERR_USAGE when a required option is missing. Local. */
 tri_status tri_opts_check_required(const struct tri_opts *o) TRI_CHECKED;

@@ -39,8 +39,8 @@ void tri_opt_print_value(const struct tri_opt *row, const void *base, struct tri
 /* "integer in [1, inf)", "one of a, b, c", "list of texts" ... */
 void tri_opt_print_kind(const struct tri_opt *row, struct tri_text *out);
 
-/* The known key or section nearest to a wrong one (Levenshtein); never NULL for a non-empty table.
- */
+/* The known key or section nearest to a wrong one (Levenshtein); never NULL for
+ * a non-empty table. */
 const char *tri_opt_nearest(const struct tri_opt_section *sections, size_t nsections,
                             const char *wrong, char *buffer, size_t bytes);
 

@@ -119,8 +119,8 @@ static tri_status measure_product(const struct tri_kernel_ops *const *table, int
     return st;
 }
 
-/* Bytes a second of a[i] = b[i] + 3 c[i] (the triad of STREAM: McCalpin 1995; 12 bytes an element).
- */
+/* Bytes a second of a[i] = b[i] + 3 c[i] (the triad of STREAM: McCalpin 1995; 12
+ * bytes an element). */
 static double measure_triad(int nthreads, float *data)
 {
     float *a = data, *b = data + TRIAD_COUNT, *c = data + 2 * (size_t)TRIAD_COUNT;

@@ -147,8 +147,8 @@ static tri_status fuse_softmax_xent(struct fusion *f, int32_t i)
     return TRI_OK;
 }
 
-/* Whether the side outputs of a batch norm are first read behind op `at`, where it would move to.
- */
+/* Whether the side outputs of a batch norm are first read behind op `at`, where it
+ * would move to. */
 static bool side_outputs_wait(const struct fusion *f, const struct tri_op *norm, int32_t at)
 {
     for (int o = 1; o < norm->nout; o++) {

@@ -4,12 +4,12 @@
  * size), then rewritten by passes (see launch/compile.c for their order). Rules that every pass
  * keeps:
  *   - a value has at most one producer; inputs, parameters and states have none until an op
- * "updates" them, and the updated value is a new value that must occupy the old one's memory (an
- * alias rule of the op);
+ *     "updates" them, and the updated value is a new value that must occupy the old one's memory
+ *     (an alias rule of the op);
  *   - ops are stored in a valid execution order: an op comes after the producers of its inputs;
- *   - what must be summed over grains and ranks is listed in `sums`, whatever it is (gradients,
- * loss statistics, batch-norm moments), so that accumulation and exchange know nothing of their
- * meaning.
+ *   - what must be summed over grains and ranks is listed in `sum`, whatever it is (gradients, loss
+ *     statistics, batch-norm moments), so that accumulation and exchange know nothing of their
+ *     meaning.
  *
  * Everything in a graph is allocated from its pool and dies with it. Indices, not pointers, name
  * values and ops, since the arrays grow. Building is sticky: after the first failure the builders
@@ -36,8 +36,7 @@ enum tri_role {
     TRI_ROLE_TEMP,   /* lives inside one run of the program */
     TRI_ROLE_INPUT,  /* written by the host before a run (one copy a grain) */
     TRI_ROLE_PARAM,  /* trained; survives a restart */
-    TRI_ROLE_STATE,  /* optimizer moments, running statistics, counters, caches; survives a restart
-                        unless transient */
+    TRI_ROLE_STATE,  /* moments, statistics, counters, caches; survives unless transient */
     TRI_ROLE_OUTPUT, /* read by the host after a run; kept until the next one */
 };
 
@@ -53,8 +52,7 @@ enum tri_init_kind {
 
 struct tri_init {
     enum tri_init_kind kind;
-    float
-        a; /* NORMAL: standard deviation; UNIFORM: bound, values in [-a, a); CONSTANT: the value */
+    float a; /* NORMAL: standard deviation; UNIFORM: values in [-a, a); CONSTANT: the value */
 };
 
 /* What the optimizer and the checkpoint know of a parameter beyond its shape. */
@@ -67,27 +65,22 @@ struct tri_param_info {
 };
 
 struct tri_value {
-    const char
-        *name; /* unique in the graph for params, states, inputs, outputs; else for reading only */
+    const char *name; /* unique among params, states, inputs and outputs; else for reading only */
     enum tri_dtype dtype;
     struct tri_shape shape;
     enum tri_role role;
     int32_t producer; /* op that writes it, TRI_NONE for what the host or a former run wrote */
-    int32_t
-        grain; /* INPUT or OUTPUT of a grain in a step graph: its global number; else TRI_NONE */
-    bool transient; /* a STATE that no checkpoint keeps (key/value cache) */
-    bool by_rank;   /* a STATE that each data rank has for itself: in a checkpoint its shape has the
-                       number of ranks in front */
-    bool buffer;    /* a STATE of the model itself (running statistics): kept beside parameters */
-    struct tri_param_info
-        *param;           /* PARAM only; shared by clones of the graph through a deep copy */
-    struct tri_init init; /* STATE only */
+    int32_t grain;    /* INPUT or OUTPUT of one grain of a step: its global number; else TRI_NONE */
+    bool transient;   /* STATE: no checkpoint keeps it (key/value cache) */
+    bool by_rank;     /* STATE: each data rank has its own; a checkpoint stores [ranks, shape] */
+    bool buffer;      /* STATE: belongs to the model (running statistics), kept beside parameters */
+    struct tri_param_info *param; /* PARAM only; a step graph has a copy of its own */
+    struct tri_init init;         /* STATE only */
 };
 
 struct tri_op {
     enum tri_op_kind kind;
-    const char *name; /* path for traces and messages: "transformer.h.0.attn.c_attn" ; stable at
-                         build time */
+    const char *name; /* path for traces and messages: "transformer.h.0.attn.c_attn" */
     int nin, nout;
     tri_vid *in;  /* TRI_NONE for an absent optional input */
     tri_vid *out; /* TRI_NONE for an output nobody asked for */
@@ -99,14 +92,14 @@ struct tri_op {
 enum tri_sum_kind {
     TRI_SUM_GRAD,    /* gradient of the parameter `target` */
     TRI_SUM_STATS,   /* loss statistics, f64[TRI_STATS_COUNT] */
-    TRI_SUM_MOMENTS, /* batch-norm moments that move the states `target` (mean) and `target2`
-                        (variance) */
+    TRI_SUM_MOMENTS, /* batch-norm moments: `target` is the running mean, `target2` the variance */
 };
 
+/* `value` is the contribution of a grain, after the pipeline pass the total of this rank, after the
+ * exchange pass that of all ranks. */
 struct tri_sum {
     enum tri_sum_kind kind;
-    tri_vid value; /* contribution of a grain; after the pipeline pass the rank's total; after
-                      exchange the global sum */
+    tri_vid value;
     tri_vid target, target2; /* TRI_NONE where the kind has none */
     bool corrected;          /* GRAD: it has its momentum in it already (momentum correction) */
 };
@@ -115,18 +108,15 @@ struct tri_graph {
     struct tri_pool pool;
     struct tri_value *value; /* nvalue entries */
     struct tri_op *op;       /* nop entries, execution order */
-    struct tri_sum
-        *sum; /* nsum entries, in the order in which they become ready once gradients exist */
+    struct tri_sum *sum;     /* nsum entries; gradients in the order in which they become ready */
     int nvalue, nop, nsum;
     int value_cap, op_cap, sum_cap;
     tri_vid *named; /* hash table over the names of persistent values, inputs and outputs */
     int named_cap, nnamed;
-    tri_vid loss_stats; /* f64[TRI_STATS_COUNT] of the loss op, TRI_NONE if there is none */
-    tri_vid prediction; /* what `eval --predictions` and generation read: logits or values */
-    tri_vid counters;   /* STATE i64[TRI_COUNTER_COUNT], current version (see tri_counter_index),
-                           TRI_NONE if unused */
-    tri_vid scalars; /* OUTPUT f64[TRI_SCALAR_COUNT] of a training step, TRI_NONE before the update
-                        pass */
+    tri_vid loss_stats;   /* f64[TRI_STATS_COUNT] of the loss op, TRI_NONE if there is none */
+    tri_vid prediction;   /* what `eval --predictions` and generation read: logits or values */
+    tri_vid counters;     /* current version of the STATE i64[TRI_COUNTER_COUNT], or TRI_NONE */
+    tri_vid scalars;      /* OUTPUT f64[TRI_SCALAR_COUNT] of the update pass, TRI_NONE before it */
     tri_status status;    /* first failure of a builder call */
     enum tri_phase phase; /* given to ops appended from now on */
     int32_t grain;        /* given to ops appended from now on */
@@ -149,8 +139,8 @@ tri_vid tri_graph_state(struct tri_graph *g, const char *name, enum tri_dtype dt
 /* Makes a temporary an OUTPUT under that name, which must be new. Also for g->prediction and
  * g->scalars, which stay the caller's to set. */
 void tri_graph_output(struct tri_graph *g, tri_vid v, const char *name);
-/* The value of that name among params, states, inputs and outputs, or TRI_NONE. Newest version when
- * updated in the graph is NOT returned: this is the persistent value itself. */
+/* The value of that name among params, states, inputs and outputs, or TRI_NONE: the persistent
+ * value itself, not its newest version where the graph updates it. */
 tri_vid tri_graph_find(const struct tri_graph *g, const char *name);
 /* Bytes of a value's elements (no padding). */
 size_t tri_value_bytes(const struct tri_value *v);

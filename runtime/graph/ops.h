@@ -307,35 +307,36 @@ enum tri_inject_what {
     TRI_INJECT_SEGV
 };
 
+/* Attributes of the families of ops. `stream` is tri_hash_name of a build-time name: with `seed` it
+ * keys the op's randomness. */
 struct tri_attr_matmul {
-    bool ta, tb;
-    bool wide; /* y is f32 whatever a and b are: the gradient of a weight */
+    bool ta, tb; /* a, b transposed */
+    bool wide;   /* y is f32 whatever a and b are: the gradient of a weight */
 };
 struct tri_attr_loss {
     double unit; /* a gradient is multiplied by scale * unit where the scale is given, else by 1 */
 };
 struct tri_attr_dropout {
-    double p;
-    uint64_t stream;
-    uint64_t seed;
-}; /* stream: tri_hash_name of the op's build-time name */
+    double p; /* probability of a zero */
+    uint64_t stream, seed;
+};
 struct tri_attr_norm {
     double eps;
-    bool relu;
-    double momentum;
+    double momentum; /* BATCHNORM_RUNNING: weight of the new moments */
+    bool relu;       /* batch norms: y = max(0, .) */
 };
 struct tri_attr_attention {
     int64_t heads;
     bool causal;
-    double p;
-    uint64_t stream;
-    uint64_t seed;
+    double p; /* dropout of the weights */
+    uint64_t stream, seed;
 };
 struct tri_attr_window {
-    int64_t kh, kw, stride, pad, h, w;
+    int64_t kh, kw, stride, pad;
+    int64_t h, w; /* gradients: size of x */
 };
 struct tri_attr_view {
-    int64_t offset;
+    int64_t offset; /* VIEW: elements from the start of the input */
     struct tri_shape shape;
 };
 struct tri_attr_comm {
@@ -409,8 +410,7 @@ struct tri_op_info {
     /* Bit i: input i may be bf16 or f16; all such inputs of an op share one type. Bit o: output o
      * has that type too (MATMUL: unless wide); all other floats are f32. */
     uint32_t half_in, half_out;
-    uint32_t diff_out; /* bit o: a gradient flows through output o; the others are constants to the
-                          backward pass */
+    uint32_t diff_out; /* bit o: a gradient flows through output o, else it is a constant */
     /* Checks the inputs and sets dtype and shape of each output. Writes the message (op, input,
      * what it needs) on failure. Mandatory. out_dtype, out_shape have nout entries; ndim < 0: an
      * optional output that does not exist for these inputs. */

@@ -83,9 +83,6 @@ const struct tri_op_info tri_op_row_DECOMPRESS = {.name = "decompress",
                                                   .infer = infer_decompress,
                                                   .flops = flops_decompress};
 
-/* --- low rank ------------------------------------------------------------------------------------
- */
-
 /* Any shape of at least two dims as a matrix. */
 static struct tri_shape as_matrix(const struct tri_shape *s)
 {
@@ -183,9 +180,6 @@ const struct tri_op_info tri_op_row_LOWRANK_PRODUCT = {.name = "lowrank_product"
                                                        .beside_comm = true,
                                                        .infer = infer_product,
                                                        .flops = flops_product};
-
-/* --- the decision --------------------------------------------------------------------------------
- */
 
 /* state, new, scalars -> state'. `new` may be the state as a matrix. */
 static tri_status infer_commit(const struct tri_graph *g, const struct tri_op *op,

@@ -36,8 +36,8 @@ static tri_status infer_layernorm(const struct tri_graph *g, const struct tri_op
     return TRI_OK;
 }
 
-/* The gradient of sum joins that of the norm; together it is the gradient of x and of the residual.
- */
+/* The gradient of sum joins that of the norm; together it is the gradient of x and
+ * of the residual. */
 static tri_status grad_layernorm(struct tri_graph *g, int32_t index, const int32_t *dout,
                                  const bool *need, const int32_t *acc, int32_t *din, uint32_t *used)
 {

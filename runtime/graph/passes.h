@@ -48,8 +48,7 @@ struct tri_injection {
     enum tri_phase where;
     const char *parameter; /* NULL: the first one trained */
     int64_t index;         /* element of the value that is hit */
-    int64_t grain; /* which of the rank's grains, 0 the first; < 0: the rank's total (BACKWARD), the
-                      first (FORWARD) */
+    int64_t grain;         /* of the rank, from 0; < 0: its total (BACKWARD), the first (FORWARD) */
     int bit, ms, code;
 };
 

@@ -24,8 +24,8 @@ bool tri_shape_equal(const struct tri_shape *a, const struct tri_shape *b);
 /* "[4, 256, 768]" into buf, cut to fit; returns buf. TRI_SHAPE_TEXT bytes hold every sane shape. */
 #define TRI_SHAPE_TEXT 96
 const char *tri_shape_text(const struct tri_shape *s, char *buf, size_t bytes);
-/* Product of all dims but the last, and the last: the matrix view of a tensor. A scalar is 1 x 1.
- */
+/* Product of all dims but the last, and the last: the matrix view of a tensor.
+ * A scalar is 1 x 1. */
 int64_t tri_shape_rows(const struct tri_shape *s);
 int64_t tri_shape_cols(const struct tri_shape *s);
 

@@ -17,11 +17,9 @@ struct layout {
     const struct tri_grains *grains;
     bool fixed_tree;
     tri_vid *map;        /* [from->nvalue] value of the step graph that stands for it now */
-    tri_vid *persistent; /* [from->nvalue] PARAM or STATE that an op overwrites with this value,
-                            else TRI_NONE */
+    tri_vid *persistent; /* [from->nvalue] PARAM or STATE that it overwrites, else TRI_NONE */
     int32_t *uses;       /* [from->nvalue] readers: ops and sums */
-    int32_t *enters;     /* [from->nop] sum whose running total op takes through its acc input, else
-                            TRI_NONE */
+    int32_t *enters;     /* [from->nop] sum whose total is the op's acc input, else TRI_NONE */
     int32_t *first_done; /* [from->nop] first sum whose contribution op completes, else TRI_NONE */
     int32_t *next_done;  /* [from->nsum] next one of the same op */
     tri_vid *stack;      /* [from->nsum][MAX_DEPTH] partial sums, the last is the newest */
@@ -49,8 +47,8 @@ static tri_status check_node(const struct tri_grains *gr)
     return TRI_OK;
 }
 
-/* Subtrees of the rank's node that grain k closes: right turns at the end of the path to its leaf.
- */
+/* Subtrees of the rank's node that grain k closes: right turns at the end of the path
+ * to its leaf. */
 static int closed_by(const struct tri_grains *gr, int64_t k)
 {
     int64_t lo = gr->first, hi = gr->first + gr->count;

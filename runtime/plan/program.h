@@ -61,8 +61,7 @@ struct tri_program {
     uint32_t stream_count[TRI_STREAM_COUNT]; /* instructions of each stream */
     struct tri_kernel **kernel;
     int nkernel;
-    struct tri_place
-        *place; /* one a value of the graph; storage < 0: the value is never materialised */
+    struct tri_place *place; /* one a value of the graph; storage < 0: never materialised */
     size_t arena_bytes[TRI_ARENA_COUNT]; /* PERSISTENT: the layout's size when memory was planned */
     size_t live_bytes; /* largest sum of live bytes of the step arena: a lower bound */
 };

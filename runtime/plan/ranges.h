@@ -24,8 +24,8 @@ struct tri_ranges {
 /* One range that nobody has written. Local. */
 tri_status tri_ranges_init(struct tri_ranges *r, size_t bytes) TRI_CHECKED;
 void tri_ranges_finish(struct tri_ranges *r);
-/* Makes range borders at begin and end; [*first, *last) are then the ranges of [begin, end). Local.
- */
+/* Makes range borders at begin and end; [*first, *last) are then the ranges of [begin, end).
+ * Local. */
 tri_status tri_ranges_cut(struct tri_ranges *r, size_t begin, size_t end, int *first,
                           int *last) TRI_CHECKED;
 /* Replaces ranges [first, last) by one with that owner and writer, without readers. Local. */

@@ -24,10 +24,8 @@ struct scheduler {
     int32_t *group; /* by value: union-find parent through ops without kernels */
     int32_t *order; /* ops in the order of the instructions */
     int norder;
-    int32_t *comm_key; /* by op: one of the engine follows this compute instruction (counted from 0,
-                          -1: none) */
-    uint32_t (
-        *touch)[TRI_STREAM_COUNT]; /* by group: last instruction of each stream that touched it */
+    int32_t *comm_key; /* by op of an engine: it follows this compute instruction (0.., -1: none) */
+    uint32_t (*touch)[TRI_STREAM_COUNT]; /* by group: last of each stream that touched it */
     uint32_t (*clock)[TRI_STREAM_COUNT]; /* by instruction: complete once it is complete */
     int32_t *at[TRI_STREAM_COUNT];       /* instruction of a stream's number (from 1) */
 };
@@ -152,7 +150,8 @@ static tri_status order_ops(struct scheduler *s)
 {
     const struct tri_graph *g = s->p->graph;
     int32_t *last = tri_calloc((size_t)g->nvalue + 1, sizeof(*last), "schedule");
-    int32_t *head = tri_calloc((size_t)g->nop + 1, sizeof(*head), "schedule"); /* by key + 1 */
+    /* Lists of the engines' ops behind each key: head by key + 1, next by op; op + 1, 0 ends. */
+    int32_t *head = tri_calloc((size_t)g->nop + 1, sizeof(*head), "schedule");
     int32_t *next = tri_calloc((size_t)g->nop + 1, sizeof(*next), "schedule");
     int32_t held = TRI_NONE;
     tri_status st = TRI_OK;
@@ -163,8 +162,7 @@ static tri_status order_ops(struct scheduler *s)
     }
     memset(last, 0xff, (size_t)g->nvalue * sizeof(*last));
     find_keys(s, last);
-    for (int o = g->nop - 1; o >= 0;
-         o--) { /* lists of the collectives behind each key, in graph order */
+    for (int o = g->nop - 1; o >= 0; o--) { /* backwards, so that lists are in graph order */
         if (on_engine(tri_op_info(g->op[o].kind))) {
             next[o] = head[s->comm_key[o] + 1];
             head[s->comm_key[o] + 1] = o + 1;
@@ -195,8 +193,8 @@ static void join_clock(uint32_t into[TRI_STREAM_COUNT], const uint32_t other[TRI
         into[t] = other[t] > into[t] ? other[t] : into[t];
 }
 
-/* Numbers instruction i, and makes it wait for what `need` asks and its stream does not know yet.
- */
+/* Numbers instruction i, and makes it wait for what `need` asks and its stream does
+ * not know yet. */
 static void link_instr(struct scheduler *s, int i, uint32_t need[TRI_STREAM_COUNT])
 {
     struct tri_program *p = s->p;
@@ -235,8 +233,7 @@ static void note_touch(struct scheduler *s, const tri_vid *v, int n, const struc
 static tri_status emit(struct scheduler *s, struct tri_signatures *kernels, bool overlap)
 {
     struct tri_program *p = s->p;
-    uint32_t issued[TRI_STREAM_COUNT] = {
-        0}; /* collectives that compute must wait for when overlap is off */
+    uint32_t issued[TRI_STREAM_COUNT] = {0}; /* what compute waits for when overlap is off */
 
     for (int i = 0; i < s->norder; i++) {
         const struct tri_op *op = &p->graph->op[s->order[i]];

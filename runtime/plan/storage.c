@@ -99,8 +99,8 @@ static tri_status merge(struct tri_storage_map *m, tri_vid from, tri_vid into, s
     return TRI_OK;
 }
 
-/* Output `out`, which nothing is merged with yet, goes to `offset` bytes behind the start of `in`.
- */
+/* Output `out`, which nothing is merged with yet, goes to `offset` bytes behind the
+ * start of `in`. */
 static tri_status follow(struct tri_storage_map *m, tri_vid out, tri_vid in, size_t offset)
 {
     size_t at;

@@ -4,16 +4,16 @@
 
 #include "runtime/plan/program.h"
 
-/* A piece of memory under its root value. */
+/* A piece of memory under its root value. It lives from its first write to its last use, counted in
+ * positions of the compute stream from 1; with a use by an engine `last` is UINT32_MAX. */
 struct tri_storage {
-    size_t bytes;         /* of the root, which holds all others */
-    tri_vid keeper;       /* the value that makes it persistent, TRI_NONE */
-    bool exchange;        /* an engine reads or writes it */
-    bool collective;      /* a collective does */
-    bool packed;          /* it is a PACK's flat value */
-    bool written;         /* some instruction writes it */
-    uint32_t first, last; /* compute positions (from 1) of the first write and the last use; last is
-                             UINT32_MAX with an engine */
+    size_t bytes;    /* of the root, which holds all others */
+    tri_vid keeper;  /* the value that makes it persistent, TRI_NONE */
+    bool exchange;   /* an engine reads or writes it */
+    bool collective; /* a collective does */
+    bool packed;     /* it is a PACK's flat value */
+    bool written;    /* some instruction writes it */
+    uint32_t first, last;
 };
 
 /* Union-find over the values of a program's graph, with displacements. */

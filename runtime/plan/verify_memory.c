@@ -2,8 +2,8 @@
  *
  * Instructions are taken in list order. That is one of many orders in which streams may run, but
  * every conflict between streams (a write and another access to the same bytes) must be ordered by
- * waits, and then all orders leave the same owners: the happens-before test of data-race detectors.
- */
+ * waits, and then all orders leave the same owners: the happens-before test
+ * of data-race detectors. */
 #include "runtime/plan/verify_internal.h"
 
 #include "runtime/core/memory.h"

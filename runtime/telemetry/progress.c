@@ -58,8 +58,8 @@ const char *tri_duration_text(double seconds, char *buf, size_t bytes)
     return buf;
 }
 
-/* The first step of a process is left out of the means as soon as there is a second: it warms up.
- */
+/* The first step of a process is left out of the means as soon as there is a second:
+ * it warms up. */
 static void smooth(struct tri_progress *p, const struct tri_step_metrics *m)
 {
     double rate = p->spec.tokens ? m->tokens_per_s : m->samples_per_s, s = m->step_ms * 1e-3;

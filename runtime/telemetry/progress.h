@@ -12,9 +12,8 @@
 TRI_BEGIN_DECLS
 
 struct tri_progress_spec {
-    int fd; /* where to; borrowed */
-    bool
-        terminal; /* redraw one line, at most 5 times a second; else a line every log_every steps */
+    int fd;            /* where to; borrowed */
+    bool terminal;     /* redraw one line, at most 5 times a second; else lines by log_every */
     int64_t last_step; /* of the run */
     int64_t log_every; /* 0: no plain lines but the last */
     bool tokens;       /* the rate is in tokens, not in samples */

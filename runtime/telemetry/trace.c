@@ -118,8 +118,8 @@ static void print_rank(struct tri_text *out, int rank, const struct tri_trace_sp
                     rank, rank, host);
 }
 
-/* Hands rank r's text to everyone in turn; rank 0 writes. Texts end in ",\n"; the last comma goes.
- */
+/* Hands rank r's text to everyone in turn; rank 0 writes. Texts end in ",\n"; the
+ * last comma goes. */
 static tri_status write_ranks(struct tri_comm *comm, FILE *f, const char *path,
                               const struct tri_text *mine, const int64_t *bytes, char *buf)
 {

@@ -37,8 +37,8 @@ static bool holds(int64_t step)
     return counter[0] == step;
 }
 
-/* Rank r owns elements [r * COUNT / size, (r + 1) * COUNT / size); the last rank owns the counter.
- */
+/* Rank r owns elements [r * COUNT / size, (r + 1) * COUNT / size); the last rank
+ * owns the counter. */
 static void describe(struct tri_checkpoint_tensor t[NTENSOR], int rank, int size)
 {
     int64_t first = (int64_t)rank * COUNT / size, end = (int64_t)(rank + 1) * COUNT / size;

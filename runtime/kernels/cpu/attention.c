@@ -97,8 +97,8 @@ static inline int64_t visible(const struct head *h, int64_t q, int64_t k0)
     return end - k0 < SIMD_KEYS ? end - k0 : SIMD_KEYS;
 }
 
-/* One strip of queries (row r0 of the block that starts at query q0) against the keys of block k0.
- */
+/* One strip of queries (row r0 of the block that starts at query q0) against the keys
+ * of block k0. */
 static void strip(const struct head *h, struct work *w, int64_t q0, int64_t r0, int64_t k0)
 {
     int64_t last = q0 + r0 + SIMD_MR - 1 < h->nq ? q0 + r0 + SIMD_MR - 1 : h->nq - 1;

@@ -17,10 +17,9 @@
 #define SIMD_MR    6
 #define SIMD_NV    (VF == 8 ? 2 : 4) /* 24, 12 or 24 accumulators: what the registers hold */
 #define SIMD_PANEL (SIMD_NV * VF)
-#define SIMD_KEYS  64 /* keys of a block: a multiple of SIMD_PANEL */
-#define SIMD_LDS                                                                                   \
-    (SIMD_KEYS + 8) /* row stride of a block of scores; columns behind the keys are 0 */
-#define SIMD_QROWS (8 * SIMD_MR) /* queries of a block */
+#define SIMD_KEYS  64              /* keys of a block: a multiple of SIMD_PANEL */
+#define SIMD_LDS   (SIMD_KEYS + 8) /* row stride of its scores; columns behind the keys are 0 */
+#define SIMD_QROWS (8 * SIMD_MR)   /* queries of a block */
 
 /* Kept out of its callers, whose own needs would push accumulators out of the registers. */
 #define SIMD_APART __attribute__((noinline, unused)) static

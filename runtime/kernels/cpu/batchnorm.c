@@ -72,8 +72,8 @@ static int64_t block_count(const struct blocks *b, int64_t i)
     return n < 0 ? 0 : n < b->rows ? n : b->rows;
 }
 
-/* Mean and centred sum of squares of nv VF columns (the last vector has `last` lanes) over n rows.
- */
+/* Mean and centred sum of squares of nv VF columns (the last vector has `last` lanes)
+ * over n rows. */
 TRI_INLINE void stats_columns(int nv, const float *x, int64_t cols, int64_t n, int64_t last,
                               float *mean, float *m2)
 {

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* s[c] += x[r][c] over rows [lo, hi): four rows at a time, so that s is touched a quarter as often.
- */
+/* s[c] += x[r][c] over rows [lo, hi): four rows at a time, so that s is touched a
+ * quarter as often. */
 static void add_rows(const float *x, int64_t cols, int64_t lo, int64_t hi, float *s)
 {
     int64_t r = lo;

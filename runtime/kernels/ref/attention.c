@@ -1,12 +1,10 @@
 /* Reference attention. qkv [B,T,3C] holds q, k and v side by side, each with its heads side by side
  * (GPT-2).
  *
- *   s_ij = q_i . k_j / sqrt(D),  p_ij = exp(s_ij - lse_i),  out_i = sum_j p_ij m_ij v_j (Vaswani et
- * al., 2017)
+ *   s_ij = q_i . k_j / sqrt(D),  p_ij = exp(s_ij - lse_i),  out_i = sum_j p_ij m_ij v_j
  *
- * j runs over j <= i when causal, else over all positions; m_ij is 1/(1-p) or 0 from dropout, whose
- * element index is
- * (((grain B + b) heads + h) T + i) T + j. */
+ * (Vaswani et al., 2017). j runs over j <= i when causal, else over all positions; m_ij is 1/(1-p)
+ * or 0 from dropout, whose element index is (((grain B + b) heads + h) T + i) T + j. */
 #include "runtime/kernels/ref/ref.h"
 
 #include <math.h>

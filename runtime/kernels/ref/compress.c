@@ -40,9 +40,6 @@ tri_status tri_ref_decompress(const struct tri_kernel *k, const struct tri_kerne
     return TRI_OK;
 }
 
-/* --- low rank ------------------------------------------------------------------------------------
- */
-
 /* Sign of element j of a direction that stands in for column c when that one is zero (as after a
  * step without gradient), since iteration would never leave zero. */
 static float stand_in(int64_t j, int64_t c)
@@ -159,9 +156,6 @@ tri_status tri_ref_lowrank_product(const struct tri_kernel *k, const struct tri_
     }
     return TRI_OK;
 }
-
-/* --- the decision --------------------------------------------------------------------------------
- */
 
 tri_status tri_ref_commit(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {

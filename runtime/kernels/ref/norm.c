@@ -59,8 +59,8 @@ static void layernorm_param_grad(int64_t m, int64_t n, const struct tri_kernel_a
     }
 }
 
-/* With g = dy gamma and xhat = (x - mean) rstd: dx = rstd (g - avg(g) - xhat avg(g xhat)) + dsum.
- */
+/* With g = dy gamma and xhat = (x - mean) rstd: dx = rstd (g - avg(g) - xhat avg(g
+ * xhat)) + dsum. */
 tri_status tri_ref_layernorm_grad(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);

@@ -77,8 +77,8 @@ Test(loss_scale, never_grows_to_infinity)
     cr_assert_eq(s.scale, 0x1p127f);
 }
 
-/* The gradient (3, 4) times the scale has norm 5, and is applied as (0.6, 0.8) when clipped at 1.
- */
+/* The gradient (3, 4) times the scale has norm 5, and is applied as (0.6, 0.8) when
+ * clipped at 1. */
 Test(loss_scale, clipping_is_of_unscaled_gradients)
 {
     for (int p = 0; p <= 16; p += 8) {

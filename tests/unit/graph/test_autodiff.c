@@ -1,5 +1,5 @@
-/* Structure of the backward pass; its numbers are checked against differences in the kernel suite.
- */
+/* Structure of the backward pass; its numbers are checked against differences in
+ * the kernel suite. */
 #include "tests/unit/graph/fixture.h"
 
 #include <criterion/criterion.h>
@@ -144,8 +144,8 @@ Test(autodiff, tied_table_is_added_onto_in_place)
     tri_graph_destroy(g);
 }
 
-/* y = relu(w); z = y w2 + y w3: the second product adds onto the gradient that the first one made.
- */
+/* y = relu(w); z = y w2 + y w3: the second product adds onto the gradient that the
+ * first one made. */
 Test(autodiff, consumers_add_through_acc)
 {
     struct tri_graph *g = new_graph();

@@ -1,5 +1,5 @@
-/* Running one reference kernel over a few numbers, for tests whose values are worked out by hand.
- */
+/* Running one reference kernel over a few numbers, for tests whose values are worked
+ * out by hand. */
 #ifndef TRI_TESTS_UNIT_KERNELS_BY_HAND_H
 #define TRI_TESTS_UNIT_KERNELS_BY_HAND_H
 
@@ -12,8 +12,8 @@
     cr_assert(fabs((double)(a) - (double)(b)) <= 1e-6 * fmax(1e-3, fabs((double)(b))),             \
               "%.9g, not %.9g", (double)(a), (double)(b))
 
-/* Runs the reference kernel of a kind over buffers whose shapes do not matter beyond their counts.
- */
+/* Runs the reference kernel of a kind over buffers whose shapes do not matter
+ * beyond their counts. */
 static inline void run(enum tri_op_kind kind, const struct tri_attrs *at, int nin,
                        const struct tri_arg *arg, void **in, int nout, void **out)
 {

@@ -21,8 +21,8 @@ Test(schedule, equal_signatures_share_a_kernel)
 
     tri_program_destroy(one);
     one = net_program(&net, 2, true, NULL);
-    /* Totals of later grains add to an accumulator, which is another signature: three more kernels.
-     */
+    /* Totals of later grains add to an accumulator, which is another signature:
+     * three more kernels. */
     cr_assert_eq(one->nkernel, nkernel + 3);
     cr_assert_eq(one->ninstr, ninstr + 10);
     tri_program_destroy(one);

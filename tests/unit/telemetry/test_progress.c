@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Runs `steps` steps of 10 ms as the clock of the metrics says; what was written comes back in buf.
- */
+/* Runs `steps` steps of 10 ms as the clock of the metrics says; what was written comes
+ * back in buf. */
 static void run(bool terminal, int64_t steps, int64_t log_every, char *buf, size_t bytes)
 {
     int fd[2];
