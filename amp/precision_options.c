@@ -21,11 +21,14 @@ const struct tri_opt tri_precision_rows[] = {
     {"precision.loss_scale.floor", TRI_OPT_DOUBLE, AT(loss_scale.floor), "1", "(0, inf)",
      "the loss scale never goes below; overflow at the floor fails the run", NULL},
     {"precision.check_every", TRI_OPT_INT, AT(check_every), "0", "[0, inf)",
-     "steps between comparisons with an fp32 step; 0: never (only 0 yet)", NULL},
+     "steps between comparisons of a grain with fp32; 0: never; without effect when compute is "
+     "fp32",
+     NULL},
     {"precision.check_bound", TRI_OPT_DOUBLE, AT(check_bound), "0.1", "(0, inf)",
-     "largest relative error of the gradient that such a comparison accepts", NULL},
+     "largest relative difference of a layer's gradient that a comparison accepts", NULL},
     {"precision.check_action", TRI_OPT_ENUM, AT(check_action), "warn", "warn|restore",
-     "what a larger error does: a warning, or back to the last checkpoint", NULL},
+     "what a larger difference does: a warning, or back to the last checkpoint (only warn yet)",
+     NULL},
 };
 const size_t tri_precision_row_count = sizeof(tri_precision_rows) / sizeof(tri_precision_rows[0]);
 #undef AT
@@ -61,9 +64,8 @@ tri_status tri_precision_options_check(const struct tri_precision_options *preci
             TRI_ERR_USAGE,
             "'precision.loss_scale.floor' %g is above 'precision.loss_scale.initial' %g",
             precision->loss_scale.floor, precision->loss_scale.initial);
-    if (precision->check_every != 0)
+    if (precision->check_action == TRI_CHECK_RESTORE)
         return tri_fail(TRI_ERR_USAGE,
-                        "'precision.check_every' %lld is not available yet: only 0 is",
-                        (long long)precision->check_every);
+                        "'precision.check_action' restore is not available yet: only warn is");
     return TRI_OK;
 }

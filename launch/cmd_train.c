@@ -1,4 +1,5 @@
 /* trireme train: from RUN.yaml to a trained model. */
+#include "launch/check.h"
 #include "launch/command.h"
 #include "launch/env.h"
 #include "launch/tokenizer_state.h"
@@ -94,6 +95,8 @@ static tri_status compile(struct train *t)
         st = tri_compile_train(&t->job->spec, s->layout, &groups, &s->train);
     if (st == TRI_OK && wants_eval(t->job->cfg))
         st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
+    if (st == TRI_OK && tri_job_checks_precision(t->job))
+        st = tri_check_compile(s, &t->job->spec);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
     TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, t->env.world->inter), finish_groups);
     if (t->env.rank == 0)

@@ -79,6 +79,41 @@ tri_status tri_compile_train(const struct tri_compile_spec *s, struct tri_layout
     return tri_compile_step(s, g, layout, report, out);
 }
 
+/* Makes outputs of what the sums of g hold. */
+static void output_sums(struct tri_graph *g, const char *prefix)
+{
+    for (int i = 0; i < g->nsum; i++) {
+        const struct tri_sum *s = &g->sum[i];
+
+        if (s->kind == TRI_SUM_STATS)
+            tri_graph_output(g, s->value, tri_pool_printf(&g->pool, "%s/loss", prefix));
+        if (s->kind == TRI_SUM_GRAD)
+            tri_graph_output(g, s->value,
+                             tri_pool_printf(&g->pool, "%s/%s", prefix, g->value[s->target].name));
+    }
+}
+
+tri_status tri_compile_grain(const struct tri_compile_spec *s, const char *prefix,
+                             struct tri_layout *layout, struct tri_program **out)
+{
+    struct tri_graph *grain, *step = NULL;
+    tri_status st;
+
+    TRI_TRY(tri_model_build(s->dims, s->data, true, s->seed, &grain));
+    TRI_TRY_GOTO(st, differentiate(s, grain, NULL), destroy_grain);
+    TRI_TRY_GOTO(st, tri_pass_pipeline(grain, &s->grains, false, &step), destroy_grain);
+    output_sums(step, prefix);
+    TRI_TRY_GOTO(st, tri_graph_status(step), destroy_step);
+    tri_graph_destroy(grain);
+    return finish_program(s, step, layout, out);
+
+destroy_step:
+    tri_graph_destroy(step);
+destroy_grain:
+    tri_graph_destroy(grain);
+    return st;
+}
+
 static tri_status infer_program(const struct tri_compile_spec *s, struct tri_graph *g,
                                 struct tri_layout *layout, struct tri_program **out)
 {

@@ -45,6 +45,11 @@ tri_status tri_compile_train(const struct tri_compile_spec *spec, struct tri_lay
 tri_status tri_compile_step(const struct tri_compile_spec *spec, struct tri_graph *grain,
                             struct tri_layout *layout, struct tri_text *report,
                             struct tri_program **out) TRI_CHECKED;
+/* Forward and backward of the grains in spec->grains, no exchange and no update: the statistics are
+ * OUTPUT "<prefix>/loss", the rank's total of each gradient OUTPUT "<prefix>/<parameter>", in
+ * graph->sum. A run counts a step. Local. */
+tri_status tri_compile_grain(const struct tri_compile_spec *spec, const char *prefix,
+                             struct tri_layout *layout, struct tri_program **out) TRI_CHECKED;
 /* Forward and loss of one grain without dropout: OUTPUTs "eval/stats" and "eval/prediction". No
  * collectives. Local. */
 tri_status tri_compile_eval(const struct tri_compile_spec *spec, struct tri_layout *layout,

@@ -349,6 +349,11 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
     return TRI_OK;
 }
 
+bool tri_job_checks_precision(const struct tri_job *job)
+{
+    return job->cfg->precision.check_every > 0 && job->spec.precision.compute != TRI_F32;
+}
+
 void tri_job_destroy(struct tri_job *job)
 {
     if (job == NULL)

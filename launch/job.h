@@ -55,6 +55,8 @@ tri_status tri_job_create(const struct tri_job_args *args, struct tri_config *cf
  * tri_job_create, before compilation. Collective. */
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed) TRI_CHECKED;
+/* The job compares grains in 16 bit with fp32 (precision.check_every). Local. */
+bool tri_job_checks_precision(const struct tri_job *job);
 void tri_job_destroy(struct tri_job *job);
 
 #endif

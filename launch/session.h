@@ -16,7 +16,8 @@ struct tri_kept {
 
 struct tri_session {
     struct tri_layout *layout;
-    struct tri_program *train, *eval, *extra[2]; /* NULL where not asked for; extra: generation */
+    struct tri_program *train, *eval,
+        *extra[2]; /* NULL where not asked for; extra: generation, precision check */
     struct tri_memory memory;
     struct tri_exec *train_exec, *eval_exec, *extra_exec[2];
     struct tri_checkpoint_tensor *tensor; /* parameters and buffers, then states */

@@ -2,6 +2,7 @@
  * add up to the step. */
 #include "launch/trainer.h"
 
+#include "launch/check.h"
 #include "launch/overflow.h"
 #include "runtime/checkpoint/files.h"
 #include "runtime/core/log.h"
@@ -350,6 +351,9 @@ static tri_status between_steps(struct tri_trainer *t)
     bool last = t->state.step == t->job->total_steps, improved = false;
     bool save = last || due(t->job->cfg->checkpoint.every, t->state.step);
 
+    if (t->root && tri_job_checks_precision(t->job) &&
+        due(t->job->cfg->precision.check_every, t->state.step))
+        TRI_TRY(tri_check_run(t->session, t->state.step, t->job->cfg->precision.check_bound));
     if (evaluation_due(t))
         TRI_TRY(tri_trainer_evaluate(t, &improved));
     if (save || improved) {

@@ -201,4 +201,23 @@ def test_keeping_everything_is_fp32(t):
     r.expect(2, "nothing*")
 
 
+def test_check_compares_a_grain_with_fp32(t):
+    t.tokens(3000)
+    for ranks in (1, 2):
+        for compute, most in (("bf16", 0.1), ("fp16", 0.02)):
+            def config(run, **check):
+                return t.config(run=dict(dir=t.path(run), steps=6, eval_every=0), model=dict(name="gpt", layers=1, heads=2, width=32, context=16, dropout=0.1),
+                                data=dict(path="data.h5", batch=8, grain=2, sequence=16), optimizer=dict(name="adamw", lr=0.003),
+                                precision=dict(compute=compute, **check))
+            run = f"run-{compute}-{ranks}"
+            r = t.train(config(run, check_every=3, check_bound=most), ranks=ranks).expect(0)
+            both = r.out + r.err
+            equal([both.count(f"precision check at step {s}") for s in (1, 3, 6)], [0, 1, 1], both)
+            r = t.train(config(run + "-low", check_every=5, check_bound=1e-7), ranks=ranks)
+            r.expect(0, "differs from that in fp32 by", "more than 1e-07", "transformer.h.0.attn.c_attn.weight")
+            t.train(config(run + "-none"), ranks=ranks).expect(0)
+            keys = ("step", "loss", "grad_norm", "loss_scale")  # the check leaves no trace in the run
+            equal(t.texts(*keys, run=run), t.texts(*keys, run=run + "-none"), "metrics")
+
+
 run_tests(globals())
