@@ -96,18 +96,18 @@ void tri_evaluator_destroy(struct tri_evaluator *e)
     tri_free(e);
 }
 
-/* Hands one round's predictions to rank 0's file. Collective. */
+/* Hands one round's predictions to rank 0's file, unless some rank's round has failed (`st`: that
+ * of this rank). Collective; a failure is shared. */
 static tri_status gather_predictions(struct tri_evaluator *e, struct tri_predictions *sink,
-                                     int64_t round)
+                                     int64_t round, tri_status st)
 {
     struct tri_batch_position at = tri_sampler_at(&e->sampler, round + 1);
     int size = tri_comm_size(e->comm);
-    tri_status st = TRI_OK;
 
     if (e->gathered == NULL)
         e->gathered =
             tri_alloc_aligned(e->prediction_bytes * (size_t)size, "predictions of a round");
-    if (e->gathered == NULL)
+    if (e->gathered == NULL && st == TRI_OK)
         st = tri_fail(TRI_ERR_NOMEM, "cannot gather predictions of %d ranks", size);
     TRI_TRY(tri_comm_agree(e->comm, st));
     TRI_TRY(tri_comm_allgather(e->comm, e->prediction, e->prediction_bytes, e->gathered));
@@ -117,20 +117,30 @@ static tri_status gather_predictions(struct tri_evaluator *e, struct tri_predict
     return tri_comm_agree(e->comm, st);
 }
 
+/* This rank's grain of a round. Local. */
+static tri_status run_round(struct tri_evaluator *e, int64_t round)
+{
+    struct tri_batch batch;
+
+    TRI_TRY(tri_loader_next(e->loader, &batch));
+    tri_feed_fill(&e->feed, &batch);
+    TRI_TRY(tri_exec_run(e->session->eval_exec));
+    memcpy(e->own + round * TRI_STATS_COUNT, e->stats, TRI_STATS_COUNT * sizeof(double));
+    return TRI_OK;
+}
+
+/* Collective; a failure is shared: with predictions in each round, else at the end. */
 static tri_status run_rounds(struct tri_evaluator *e, bool predict, struct tri_predictions *sink)
 {
-    tri_loader_seek(e->loader, 1, e->rounds);
-    for (int64_t r = 0; r < e->rounds; r++) {
-        struct tri_batch batch;
+    tri_status st = TRI_OK;
 
-        TRI_TRY(tri_loader_next(e->loader, &batch));
-        tri_feed_fill(&e->feed, &batch);
-        TRI_TRY(tri_exec_run(e->session->eval_exec));
-        memcpy(e->own + r * TRI_STATS_COUNT, e->stats, TRI_STATS_COUNT * sizeof(double));
+    tri_loader_seek(e->loader, 1, e->rounds);
+    for (int64_t r = 0; r < e->rounds && st == TRI_OK; r++) {
+        st = run_round(e, r);
         if (predict)
-            TRI_TRY(gather_predictions(e, sink, r));
+            st = gather_predictions(e, sink, r, st);
     }
-    return TRI_OK;
+    return predict ? st : tri_comm_agree(e->comm, st);
 }
 
 tri_status tri_evaluate(struct tri_evaluator *e, struct tri_predictions *sink,

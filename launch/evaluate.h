@@ -16,7 +16,7 @@ void tri_evaluator_destroy(struct tri_evaluator *e);
 
 /* Runs all validation samples, a grain a rank and round, and adds the grains' statistics in the
  * order of the file, so that any number of ranks gives the same bits. `sink` (NULL: none; only rank
- * 0's counts) receives the predictions in file order. Collective. */
+ * 0's counts) receives the predictions in file order. Collective; a failure is shared. */
 tri_status tri_evaluate(struct tri_evaluator *e, struct tri_predictions *sink,
                         struct tri_eval_metrics *out) TRI_CHECKED;
 

@@ -123,7 +123,9 @@ tri_status tri_trainer_evaluate(struct tri_trainer *t, bool *improved)
     double value;
 
     tri_trainer_inject(t, TRI_FAULT_EVAL, t->state.step);
+    t->shared_failure = true;
     TRI_TRY(tri_evaluate(t->evaluator, NULL, &m));
+    t->shared_failure = false;
     if (t->root)
         TRI_TRY(report(t, &m));
     *improved = better(t, &m, &value);

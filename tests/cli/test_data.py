@@ -214,6 +214,36 @@ def test_f03d_only_rank_2_cannot_read(t):
     refused(t, config, 4, "rank 2 on", path, "No locks available", env=t.preload("open", OPEN_FAILS))
 
 
+READ_FAILS = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <stdint.h>
+    #include <stdlib.h>
+    #include <string.h>
+    int H5Dread(int64_t set, int64_t type, int64_t to, int64_t from, int64_t how, void *out)
+    {
+        int (*real)(int64_t, int64_t, int64_t, int64_t, int64_t, void *) =
+            (int (*)(int64_t, int64_t, int64_t, int64_t, int64_t, void *))dlsym(RTLD_NEXT, "H5Dread");
+        int (*class_of)(int64_t) = (int (*)(int64_t))dlsym(RTLD_DEFAULT, "H5Tget_class");
+        const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+        if (rank != NULL && strcmp(rank, "1") == 0 && class_of(type) == 1) /* floats */
+            return -1;
+        return real(set, type, to, from, how, out);
+    }
+"""
+
+
+def test_f03e_one_rank_cannot_read_in_an_evaluation(t):
+    """All ranks end with that rank's message, at once, with predictions and without."""
+    part = dict(x=np.ones((8, 3), "f4"), y=np.zeros((8, 1), "f4"))
+    config = t.config(model=LINEAR, data={"path": t.data(train=part, validation=part), "batch": 4}, run={"steps": 0})
+    t.train(config).expect(0)
+    env = t.preload("read", READ_FAILS)
+    for more in ((), ("--predictions", t.path("p.h5"))):
+        t.run("eval", config, "--checkpoint", t.path("run"), *more, ranks=2, env=env, timeout=60).expect(2, "rank 1 on", "data.h5")
+    assert not os.path.exists(t.path("p.h5"))
+
+
 # --- F04: bad files -----------------------------------------------------------------------------------------
 
 
