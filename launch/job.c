@@ -193,9 +193,8 @@ static tri_status check_faults(const struct tri_job *job)
 static void fill_faults(struct tri_job *job)
 {
     const struct tri_fault_options *f = job->cfg->debug.inject.v;
-    const size_t max = sizeof(job->faults) / sizeof(job->faults[0]);
 
-    for (size_t i = 0; i < job->cfg->debug.inject.count && (size_t)job->spec.nfaults < max; i++) {
+    for (size_t i = 0; i < job->cfg->debug.inject.count; i++) {
         if (f[i].where > TRI_FAULT_UPDATE)
             continue;
         job->faults[job->spec.nfaults++] =

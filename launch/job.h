@@ -24,7 +24,7 @@ struct tri_job {
     struct tri_model_dims dims;
     struct tri_compile_spec spec; /* points into this struct */
     struct tri_group_rules groups;
-    struct tri_injection faults[64];
+    struct tri_injection faults[TRI_MAX_FAULTS];
     struct tri_level_costs level_costs;
     int64_t steps_per_epoch, total_steps;
     struct tri_checkpoint_field field[TRI_JOB_FIELDS];

@@ -129,6 +129,9 @@ tri_status tri_debug_options_check(const struct tri_debug_options *debug)
 {
     const struct tri_fault_options *faults = debug->inject.v;
 
+    if (debug->inject.count > TRI_MAX_FAULTS)
+        return tri_fail(TRI_ERR_USAGE, "'debug.inject' has %zu items, at most %d are possible",
+                        debug->inject.count, TRI_MAX_FAULTS);
     for (size_t i = 0; i < debug->inject.count; i++) {
         const bool in_step = faults[i].where <= TRI_FAULT_UPDATE;
 

@@ -67,6 +67,8 @@ struct tri_fault_options {
     int64_t code;              /* exit */
 };
 
+#define TRI_MAX_FAULTS 64
+
 struct tri_debug_options {
     int64_t hash_every; /* steps; 0: never */
     bool log_samples;

@@ -1,6 +1,8 @@
 /* The rows of optimizer, schedule and gradient. */
 #include "optim/optim_options.h"
 
+#include "runtime/graph/ops.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +139,9 @@ tri_status tri_schedule_options_check(const struct tri_schedule_options *s)
         return tri_fail(TRI_ERR_USAGE, "'schedule.name' step needs 'schedule.milestones'");
     if (!by_steps && s->milestones.count != 0)
         return tri_fail(TRI_ERR_USAGE, "'schedule.milestones' needs 'schedule.name' step");
+    if (s->milestones.count > TRI_MAX_MILESTONES)
+        return tri_fail(TRI_ERR_USAGE, "'schedule.milestones' holds %zu, at most %d are possible",
+                        s->milestones.count, TRI_MAX_MILESTONES);
     for (size_t i = 1; i < s->milestones.count; i++) {
         if (s->milestones.v[i] <= s->milestones.v[i - 1])
             return tri_fail(TRI_ERR_USAGE, "'schedule.milestones' must rise: %lld follows %lld",

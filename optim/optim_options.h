@@ -81,7 +81,7 @@ extern const size_t tri_optimizer_row_count, tri_schedule_row_count, tri_gradien
 /* Puts the defaults that depend on the optimizer's name in place and checks. TRI_ERR_USAGE.
  * Local. */
 tri_status tri_optimizer_options_check(struct tri_optimizer_options *optimizer) TRI_CHECKED;
-/* TRI_ERR_USAGE: milestones not rising, missing for step, given without it. Local. */
+/* TRI_ERR_USAGE: milestones not rising, too many, missing for step, given without it. Local. */
 tri_status tri_schedule_options_check(const struct tri_schedule_options *schedule) TRI_CHECKED;
 /* TRI_ERR_USAGE: two sizes of a bucket, or what this version does not exchange by. Local. */
 tri_status tri_gradient_options_check(const struct tri_gradient_options *gradient) TRI_CHECKED;

@@ -28,7 +28,7 @@ struct tri_update_spec tri_update_spec_make(const struct tri_optimizer_options *
                                             .gamma = s->gamma,
                                             .clip_norm = clip_norm}};
 
-    for (size_t i = 0; i < s->milestones.count && i < TRI_MAX_MILESTONES; i++)
+    for (size_t i = 0; i < s->milestones.count; i++)
         u.control.milestone[u.control.nmilestone++] = s->milestones.v[i];
     return u;
 }
@@ -41,8 +41,10 @@ static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec 
     tri_vid stats = TRI_NONE, scale = tri_graph_find(g, TRI_LOSS_SCALE_STATE), scalars;
     int n = CONTROL_FIXED;
 
-    if (in == NULL)
+    if (in == NULL) {
+        g->status = tri_fail(TRI_ERR_NOMEM, "update: cannot list %d sums", g->nsum);
         return TRI_NONE;
+    }
     attrs.control.beta1 = spec->beta1;
     attrs.control.beta2 = spec->beta2;
     for (int i = 0; i < g->nsum; i++) {

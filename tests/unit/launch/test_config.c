@@ -100,6 +100,10 @@ Test(config, contradictions)
     refused("gradient.bucket_mb=0", "(0,");
     refused("schedule.name=step", "milestones");
     refused("schedule={name: step, milestones: [5, 5]}", "must rise");
+    refused(
+        "schedule={name: step, milestones: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
+        "17]}",
+        "holds 17, at most 16");
     refused("optimizer.nesterov=true", "nesterov");
     refused("optimizer.betas=[0.9]", "2 numbers");
     refused("optimizer={name: adamw, momentum: 0.5}", "betas");
@@ -110,6 +114,18 @@ Test(config, contradictions)
     accepted("model.hidden=[]");
     accepted("schedule.warmup=11"); /* a run cut short by an override */
     accepted("data.augment=true");
+}
+
+Test(config, too_many_faults)
+{
+    struct tri_text list = {0};
+
+    tri_text_printf(&list, "debug.inject=[");
+    for (int i = 0; i <= TRI_MAX_FAULTS; i++)
+        tri_text_printf(&list, "{step: 1, where: eval, what: sleep}, ");
+    tri_text_printf(&list, "]");
+    refused(list.data, "65 items, at most 64");
+    tri_text_finish(&list);
 }
 
 Test(config, refuses_what_is_not_there_yet)
