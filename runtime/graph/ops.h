@@ -124,7 +124,8 @@ struct tri_op;
  *   LOWRANK_PRODUCT   basis, right (summed) -> g
  *                       basis right^T
  *   COMMIT            state, new, scalars -> state' = state
- *                       new when the step is applied, else as it was
+ *                       new when the step is applied, else as it was; either times the change of
+ *                       the loss scale, which the states of compression have in them
  *  step
  *   STEP_BEGIN        counters -> counters' = counters
  *                       step + 1
@@ -252,9 +253,10 @@ enum tri_scalar_index {
     TRI_SCALAR_STEP, /* counters after this step */
     TRI_SCALAR_UPDATES,
     TRI_SCALAR_SKIP_RUN,
-    TRI_SCALAR_LOSS_SCALE,  /* of the next step; 1 without a scaler */
-    TRI_SCALAR_GOOD_RUN,    /* counter after this step */
-    TRI_SCALAR_SCALE_STUCK, /* 1: skipped, and the loss scale is at its floor */
+    TRI_SCALAR_LOSS_SCALE,   /* of the next step; 1 without a scaler */
+    TRI_SCALAR_GOOD_RUN,     /* counter after this step */
+    TRI_SCALAR_SCALE_CHANGE, /* loss scale of the next step / that of this one - 1 */
+    TRI_SCALAR_SCALE_STUCK,  /* 1: skipped, and the loss scale is at its floor */
     TRI_SCALAR_COUNT = 16
 };
 

@@ -54,6 +54,7 @@ static void move_scale(const struct tri_control *c, const float *loss_scale, int
         good = 0;
     }
     scalars[TRI_SCALAR_LOSS_SCALE] = next;
+    scalars[TRI_SCALAR_SCALE_CHANGE] = next / s - 1;
     scalars[TRI_SCALAR_GOOD_RUN] = (double)good;
     scalars[TRI_SCALAR_SCALE_STUCK] = loss_scale != NULL && !finite && s <= c->scale_floor;
 }

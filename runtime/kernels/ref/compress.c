@@ -163,7 +163,12 @@ tri_status tri_ref_commit(const struct tri_kernel *k, const struct tri_kernel_ar
     const double *scalars = args->in[2];
     size_t bytes = (size_t)tri_ref_count(&d->in[0]) * tri_dtype_bytes(d->in[0].dtype);
 
+    double change = scalars[TRI_SCALAR_SCALE_CHANGE];
+
     if (scalars[TRI_SCALAR_FINITE] != 0)
         memcpy(args->out[0], args->in[1], bytes);
+    for (int64_t i = 0; change != 0 && i < tri_ref_count(&d->in[0]); i++)
+        tri_ref_store(d->in[0].dtype, args->out[0], i,
+                      tri_ref_load(d->in[0].dtype, args->out[0], i) * (1 + change));
     return TRI_OK;
 }

@@ -92,3 +92,24 @@ Test(loss_scale, clipping_is_of_unscaled_gradients)
         NEAR(4 * exp2(p) / 4 * s.scalars[TRI_SCALAR_GRAD_SCALE], 0.8);
     }
 }
+
+/* What compression holds back of scaled gradients follows the scale: kept at a skip, in new units.
+ */
+Test(loss_scale, residuals_change_with_it)
+{
+    static const struct tri_arg arg[3] = {
+        {TRI_F32, {1, {2}}}, {TRI_F32, {1, {2}}}, {TRI_F64, {1, {TRI_SCALAR_COUNT}}}};
+    struct tri_attrs none = {.rows = 0};
+    struct scaler s = scaler(1024, 2);
+    float state[2] = {1, -3}, fresh[2] = {5, 7};
+
+    step(&s, INFINITY);
+    run(TRI_OP_COMMIT, &none, 3, arg, (void *[]){state, fresh, s.scalars}, 1, (void *[]){state});
+    cr_assert(state[0] == 0.5f && state[1] == -1.5f, "halved, else as it was");
+    step(&s, 1);
+    run(TRI_OP_COMMIT, &none, 3, arg, (void *[]){state, fresh, s.scalars}, 1, (void *[]){state});
+    cr_assert(state[0] == 5.0f && state[1] == 7.0f, "the new one");
+    step(&s, 1);
+    run(TRI_OP_COMMIT, &none, 3, arg, (void *[]){state, fresh, s.scalars}, 1, (void *[]){state});
+    cr_assert(state[0] == 10.0f && state[1] == 14.0f, "the new one, doubled");
+}
