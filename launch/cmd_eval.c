@@ -48,7 +48,7 @@ static tri_status open_all(struct eval *e)
     if (st == TRI_OK)
         st = tri_compile_eval(&e->job->spec, e->session.layout, &e->session.eval);
     TRI_TRY(tri_comm_agree(comm, st));
-    TRI_TRY(tri_comm_agree(comm, tri_session_start(&e->session, e->env.world)));
+    TRI_TRY(tri_session_start(&e->session, e->env.world));
     TRI_TRY(tri_checkpoint_load(comm, e->loaded, e->session.tensor, e->session.ntensor, true));
     return tri_comm_agree(comm, tri_evaluator_create(e->job, &e->session, &e->evaluator));
 }

@@ -101,7 +101,7 @@ static tri_status compile(struct train *t)
     TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, t->env.world->inter), finish_groups);
     if (t->env.rank == 0)
         print_plan(t, &groups);
-    TRI_TRY_GOTO(st, tri_comm_agree(comm, tri_session_start(s, t->env.world)), finish_groups);
+    TRI_TRY_GOTO(st, tri_session_start(s, t->env.world), finish_groups);
     if (t->job->tokenizer != NULL && tri_tokenizer_tensor(t->job->tokenizer, t->env.rank, &merges))
         tri_session_keep(s, merges);
 

@@ -238,8 +238,7 @@ tri_status tri_run_create(const struct tri_run_spec *spec, struct tri_graph *gra
     TRI_TRY_GOTO(st, choose_hierarchy(run, spec->mpi_comm), destroy_grain);
     TRI_TRY_GOTO(st, tri_comm_agree(control(run), compile_here(run, spec, grain)), destroy_run);
     TRI_TRY_GOTO(st, agree(run), destroy_run);
-    TRI_TRY_GOTO(st, tri_comm_agree(control(run), tri_session_start(&run->session, run->world)),
-                 destroy_run);
+    TRI_TRY_GOTO(st, tri_session_start(&run->session, run->world), destroy_run);
     start_values(run, spec->grain);
     *out = run;
     return TRI_OK;

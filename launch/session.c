@@ -123,13 +123,15 @@ tri_status tri_session_start(struct tri_session *s, const struct tri_world *worl
                                                        : world->exchange;
     tri_status st;
 
-    TRI_TRY_GOTO(st, tri_memory_create(&s->memory, s->layout, p, n, exchange), finish);
-    TRI_TRY_GOTO(st, create_execs(s, world), finish);
-    TRI_TRY_GOTO(st, list_tensors(s, world), finish);
-    return TRI_OK;
-
-finish:
-    tri_session_finish(s);
+    st = tri_memory_create(&s->memory, s->layout, p, n, exchange);
+    if (st == TRI_OK)
+        st = create_execs(s, world);
+    if (st == TRI_OK)
+        st = list_tensors(s, world);
+    /* Memory of the transport is given back by all ranks together. */
+    st = tri_comm_agree(world != NULL ? world->control : NULL, st);
+    if (st != TRI_OK)
+        tri_session_finish(s);
     return st;
 }
 

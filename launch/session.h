@@ -28,7 +28,7 @@ struct tri_session {
 
 /* Takes the programs in s (set by the caller together with layout; NULL: none): allocates memory,
  * creates executors, lists the tensors. world NULL: one rank without MPI. On failure s is finished.
- * Collective. */
+ * Collective; a failure is shared. */
 tri_status tri_session_start(struct tri_session *s, const struct tri_world *world) TRI_CHECKED;
 void tri_session_finish(struct tri_session *s);
 
