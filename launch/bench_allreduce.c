@@ -276,7 +276,7 @@ static void add_way(struct bench *b, const char *name, struct tri_comm *comm, tr
 static tri_status open_ways(struct bench *b)
 {
     const struct tri_topology *t = &b->env.world->topology;
-    const void *world = tri_env_mpi_comm();
+    const void *world = b->env.mpi_comm;
     size_t most = 0;
 
     for (int i = 0; i < b->nsizes; i++)
@@ -373,12 +373,12 @@ static int run_allreduce(const struct tri_command *self, int argc, char **argv)
     if (st == TRI_OK)
         st = parse_dtypes(&b, dtypes);
     if (st != TRI_OK)
-        return tri_command_refuse(st);
+        return tri_command_refuse_job(st);
     st = tri_env_init(&b.env);
     if (st == TRI_OK)
         st = run_opened(&b, json);
     if (st != TRI_OK) {
-        tri_command_error(NULL, b.env.rank == 0);
+        tri_command_error(b.control, b.control != NULL || b.env.rank == 0);
         tri_env_abort(TRI_EXIT_FAILED);
     }
     close_all(&b);

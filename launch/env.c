@@ -80,14 +80,6 @@ tri_status tri_env_check_launcher(const struct tri_env_launcher *l, int rank, in
     return TRI_OK;
 }
 
-tri_status tri_env_check_ranks(int needed, int size, const char *layout)
-{
-    if (needed == 0 || needed == size)
-        return TRI_OK;
-    return tri_fail(TRI_ERR_USAGE, "the configuration needs %d ranks (%s), %d were started", needed,
-                    layout, size);
-}
-
 tri_status tri_env_init(struct tri_env *env)
 {
     struct tri_env_settings settings;
@@ -107,9 +99,12 @@ tri_status tri_env_init(struct tri_env *env)
     (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &env->rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &env->size);
-    env->thread_multiple = granted == MPI_THREAD_MULTIPLE;
     tri_log_init(env->size > 1 ? env->rank : -1, settings.log_level);
     TRI_TRY(tri_env_check_launcher(&launcher, env->rank, env->size, &stale));
+    if (env->size > 1 && granted != MPI_THREAD_MULTIPLE)
+        return tri_fail(TRI_ERR_UNSUPPORTED,
+                        "this MPI does not give MPI_THREAD_MULTIPLE, which %d ranks need",
+                        env->size);
     TRI_TRY(tri_world_create(&world, NULL, &env->world));
     /* One line for the job: the lowest rank whose variables are stale. */
     first = stale ? env->rank : env->size;
@@ -142,12 +137,4 @@ void tri_env_abort(int code)
 void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms)
 {
     tri_world_set_timeout(env->world, timeout_ms);
-}
-
-const void *tri_env_mpi_comm(void)
-{
-    static MPI_Comm world;
-
-    world = MPI_COMM_WORLD;
-    return &world;
 }

@@ -12,7 +12,6 @@ struct tri_env {
     struct tri_world *world; /* owned */
     const void *mpi_comm;    /* an MPI_Comm *: all ranks; NULL before tri_env_init */
     int rank, size;
-    bool thread_multiple; /* engine and I/O threads may call MPI */
 };
 
 /* What variables say; a missing or malformed number is 0. */
@@ -41,16 +40,11 @@ void tri_env_read_launcher(struct tri_env_launcher *out);
 tri_status tri_env_check_launcher(const struct tri_env_launcher *l, int rank, int size,
                                   bool *stale) TRI_CHECKED;
 
-/* `needed`: ranks that the configuration asks for, 0: any. TRI_ERR_USAGE with both numbers and
- * `layout` ("data 2 x tensor 2"). Local. */
-tri_status tri_env_check_ranks(int needed, int size, const char *layout) TRI_CHECKED;
-
-/* Starts MPI with all threads allowed, sets up the log, checks the launcher, connects the ranks. On
- * failure MPI may have started: call tri_env_finish in every case. The program's own arguments are
- * not touched. Collective. */
+/* Starts MPI with all threads allowed (TRI_ERR_UNSUPPORTED where several ranks do not get that: the
+ * engines and the saver call it beside the main thread), sets up the log, checks the launcher,
+ * connects the ranks. On failure MPI may have started: call tri_env_finish in every case. The
+ * program's own arguments are not touched. Collective. */
 tri_status tri_env_init(struct tri_env *env) TRI_CHECKED;
-/* The MPI_Comm of all ranks, for communicators beside the world's. Local. */
-const void *tri_env_mpi_comm(void);
 /* Deadline of every call on the job's communicators. Same on all ranks. Local. */
 void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms);
 /* Ends MPI in order. Collective. */

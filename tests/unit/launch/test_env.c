@@ -56,15 +56,6 @@ Test(env, stale_variables_are_noticed)
     cr_assert(stale);
 }
 
-Test(env, ranks_that_the_configuration_needs)
-{
-    cr_assert_eq(tri_env_check_ranks(0, 3, "data"), TRI_OK);
-    cr_assert_eq(tri_env_check_ranks(4, 4, "data 4"), TRI_OK);
-    cr_assert_eq(tri_env_check_ranks(4, 2, "data 2 x tensor 2"), TRI_ERR_USAGE);
-    cr_assert_str_eq(tri_error_text(),
-                     "the configuration needs 4 ranks (data 2 x tensor 2), 2 were started");
-}
-
 Test(env, settings_come_from_variables)
 {
     struct tri_env_settings s;
