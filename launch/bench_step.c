@@ -62,7 +62,7 @@ static tri_status compile(struct bench *b)
         st = tri_compile_train(&b->job->spec, s->layout, NULL, &s->train);
     TRI_TRY(tri_comm_agree(b->control, st));
     TRI_TRY(tri_plan_agree(s->train, b->control, b->env.world->inter));
-    return tri_comm_agree(b->control, tri_session_start(s, b->env.world));
+    return tri_session_start(s, b->env.world);
 }
 
 static tri_status open_loader(struct bench *b)
@@ -382,7 +382,7 @@ static int run_step_bench(const struct tri_command *self, int argc, char **argv)
                       "bench step: RUN.yaml is missing (see trireme bench step --help)");
     if (st == TRI_OK)
         st = parse_steps(steps, &b.steps);
-    code = st == TRI_OK ? run_parsed(&b, &a) : tri_command_refuse(st);
+    code = st == TRI_OK ? run_parsed(&b, &a) : tri_command_refuse_job(st);
     tri_free(a.pair);
     return code;
 }
