@@ -417,14 +417,14 @@ static void destroy_mpi(struct tri_comm *c)
         return;
     for (int i = 0; i < PLAN_CACHE; i++)
         tri_rounds_finish(&m->plan[i].rounds);
-    /* Messages that never completed still name the scratch: a broken communicator keeps it, and its
-     * MPI side. */
+    /* Messages that never completed still name these buffers: a broken communicator keeps them, and
+     * its MPI side. */
     if (!m->broken) {
         if (m->comm != MPI_COMM_NULL)
             (void)MPI_Comm_free(&m->comm);
         tri_free(m->scratch);
+        tri_free(m->wide);
     }
-    tri_free(m->wide);
     tri_free(m->request);
     tri_free(m->request_peer);
     tri_free(m->finished);
