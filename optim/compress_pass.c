@@ -173,8 +173,10 @@ static void append_payloads(struct tri_graph *g, const int32_t *sum, int n, cons
     tri_vid in[2] = {TRI_NONE, g->counters};
     int64_t at = 0;
 
-    if (payload == NULL)
+    if (payload == NULL) {
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d payloads", n));
         return;
+    }
     attrs.rank = mesh->coord[TRI_AXIS_DATA];
     attrs.ranks = comm.comm.ranks;
     for (int i = 0; i < n; i++)
@@ -221,8 +223,10 @@ static void append_low_rank(struct tri_graph *g, const int32_t *sum, int n, cons
 {
     tri_vid *part = tri_pool_alloc(&g->pool, 3 * (size_t)n * sizeof(*part)), *x, *basis;
 
-    if (part == NULL)
+    if (part == NULL) {
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d factors", n));
         return;
+    }
     x = part + n;
     basis = x + n;
     for (int i = 0; i < n; i++) {

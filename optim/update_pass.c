@@ -42,7 +42,7 @@ static tri_vid append_control(struct tri_graph *g, const struct tri_update_spec 
     int n = CONTROL_FIXED;
 
     if (in == NULL) {
-        g->status = tri_fail(TRI_ERR_NOMEM, "update: cannot list %d sums", g->nsum);
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "update: cannot list %d sums", g->nsum));
         return TRI_NONE;
     }
     attrs.control.beta1 = spec->beta1;

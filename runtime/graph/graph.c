@@ -42,8 +42,7 @@ static bool failed(const struct tri_graph *g)
     return g->status != TRI_OK;
 }
 
-/* Keeps the first failure. */
-static void fail(struct tri_graph *g, tri_status st)
+void tri_graph_fail(struct tri_graph *g, tri_status st)
 {
     if (g->status == TRI_OK)
         g->status = st;
@@ -55,7 +54,7 @@ static bool grow(struct tri_graph *g, void **array, int *cap, size_t size, const
     void *p = tri_realloc(*array, (size_t)bigger, size, what);
 
     if (p == NULL) {
-        fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot hold %d %s", bigger, what));
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot hold %d %s", bigger, what));
         return false;
     }
     *array = p;
@@ -82,7 +81,7 @@ static bool grow_named(struct tri_graph *g)
     tri_vid *bigger = tri_calloc((size_t)cap, sizeof(*bigger), "names");
 
     if (bigger == NULL) {
-        fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot hold %d names", cap));
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot hold %d names", cap));
         return false;
     }
     for (int i = 0; i < cap; i++)
@@ -106,7 +105,8 @@ static bool enter_name(struct tri_graph *g, tri_vid v)
         return false;
     at = named_slot(g, g->value[v].name);
     if (g->named[at] != TRI_NONE) {
-        fail(g, tri_fail(TRI_ERR_USAGE, "graph: the name \"%s\" is taken", g->value[v].name));
+        tri_graph_fail(
+            g, tri_fail(TRI_ERR_USAGE, "graph: the name \"%s\" is taken", g->value[v].name));
         return false;
     }
     g->named[at] = v;
@@ -140,7 +140,7 @@ static tri_vid append_value(struct tri_graph *g, const char *name, enum tri_dtyp
     tri_status st = check_shape(name, dtype, shape);
 
     if (st != TRI_OK) {
-        fail(g, st);
+        tri_graph_fail(g, st);
         return TRI_NONE;
     }
     if (g->nvalue == g->value_cap) {
@@ -167,7 +167,7 @@ static const char *pooled(struct tri_graph *g, const char *name)
     const char *copy = name == NULL ? NULL : tri_pool_strdup(&g->pool, name);
 
     if (copy == NULL)
-        fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot store a name"));
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot store a name"));
     return copy;
 }
 
@@ -198,7 +198,7 @@ tri_vid tri_graph_param(struct tri_graph *g, const char *name, struct tri_shape 
         return TRI_NONE;
     info = tri_pool_alloc(&g->pool, sizeof(*info));
     if (info == NULL) {
-        fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot store parameter \"%s\"", name));
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "graph: cannot store parameter \"%s\"", name));
         return TRI_NONE;
     }
     *info = (struct tri_param_info){.init = init, .decay = shape.ndim >= 2};
@@ -223,7 +223,8 @@ void tri_graph_output(struct tri_graph *g, tri_vid v, const char *name)
     if (failed(g))
         return;
     if (v < 0 || v >= g->nvalue || g->value[v].role != TRI_ROLE_TEMP) {
-        fail(g, tri_fail(TRI_ERR_INTERNAL, "graph: output \"%s\" is not a temporary value", name));
+        tri_graph_fail(
+            g, tri_fail(TRI_ERR_INTERNAL, "graph: output \"%s\" is not a temporary value", name));
         return;
     }
     copy = pooled(g, name);
@@ -245,7 +246,7 @@ void tri_graph_add_sum(struct tri_graph *g, enum tri_sum_kind kind, tri_vid valu
     if (failed(g))
         return;
     if (value < 0 || value >= g->nvalue) {
-        fail(g, tri_fail(TRI_ERR_INTERNAL, "graph: sum of a value that does not exist"));
+        tri_graph_fail(g, tri_fail(TRI_ERR_INTERNAL, "graph: sum of a value that does not exist"));
         return;
     }
     if (g->nsum == g->sum_cap) {
@@ -348,7 +349,7 @@ int32_t tri_graph_op(struct tri_graph *g, enum tri_op_kind kind, const char *nam
         op.attrs = *attrs;
     st = append_op(g, &op, in, want_out);
     if (st != TRI_OK) {
-        fail(g, st);
+        tri_graph_fail(g, st);
         return TRI_NONE;
     }
     return g->nop - 1;

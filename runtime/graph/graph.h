@@ -126,6 +126,8 @@ tri_status tri_graph_create(struct tri_graph **out) TRI_CHECKED;
 void tri_graph_destroy(struct tri_graph *g);
 /* First failure while building, with its message in tri_error_text(). Local. */
 tri_status tri_graph_status(const struct tri_graph *g) TRI_CHECKED;
+/* Makes `st`, whose message has been written, the graph's failure if it has none yet. Local. */
+void tri_graph_fail(struct tri_graph *g, tri_status st);
 
 tri_vid tri_graph_value(struct tri_graph *g, const char *name, enum tri_dtype dtype,
                         struct tri_shape shape, enum tri_role role);
