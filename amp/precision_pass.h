@@ -30,7 +30,8 @@ struct tri_precision_spec {
  *   - with a loss scale, makes the STATE "loss_scale" an input of the loss's gradient. There the
  *     gradient is multiplied by scale / 2^ceil(log2 targets), targets being those of a full step:
  *     what the scale is a factor of is the mean loss to within 2, as in PyTorch, and the power of
- * two costs no bit. A pattern that takes nothing is a TRI_ERR_USAGE naming it. Local. */
+ *     two costs no bit.
+ * A pattern that takes nothing is a TRI_ERR_USAGE naming it. Local. */
 tri_status tri_pass_precision(struct tri_graph *g,
                               const struct tri_precision_spec *spec) TRI_CHECKED;
 

@@ -22,7 +22,7 @@ const struct tri_opt tri_data_rows[] = {
      "mirrored",
      NULL},
     {"data.workers", TRI_OPT_INT, AT(workers), "1", "[0, 64]",
-     "threads that prepare batches ahead; 0 prepares each when it is needed", NULL},
+     "batches that are prepared ahead; 0 prepares each when it is needed", NULL},
 };
 const size_t tri_data_row_count = sizeof(tri_data_rows) / sizeof(tri_data_rows[0]);
 #undef AT

@@ -7,8 +7,8 @@
 
 enum { HALF, FULL, NPROGRAMS };
 
-#define FLOOR                                                                                      \
-    1e-3 /* of the whole gradient: what a parameter's difference is measured against at least */
+/* Part of the whole gradient that a parameter's difference is measured against at least. */
+#define FLOOR 1e-3
 
 static const char *const prefixes[NPROGRAMS] = {"check/half", "check/f32"};
 
