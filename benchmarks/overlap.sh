@@ -2,13 +2,13 @@
 # What the exchange costs when it runs under the backward pass: a GPT of 9.5 M parameters on 2 nodes of one rank, joined by a
 # shaped link (network namespaces; needs root), with and without overlap.
 #
-#     benchmarks/overlap.sh [--rate 1gbit] [--batch 10] [--steps 5] [--rounds 2] [--json FILE] [key=value ...]
+#     benchmarks/overlap.sh [--rate 1gbit] [--batch 12] [--steps 5] [--rounds 2] [--json FILE] [key=value ...]
 #
 # link = time inside collectives without overlap (nothing else runs then), backward = time inside the kernels of the backward
 # pass without overlap. Overlap can save at most the smaller of them; `saved` is the difference of the best steps over it.
 set -eu
 cd "$(dirname "$0")/.."
-rate=1gbit batch=10 steps=5 rounds=2 json=
+rate=1gbit batch=12 steps=5 rounds=2 json=
 while [ $# -gt 0 ]; do
     case "$1" in
     --rate | --batch | --steps | --rounds | --json)
@@ -52,7 +52,7 @@ print(f"{'overlap':8} {'step ms':>8} {'median':>8} {'exposed':>8} {'backward':>8
 for name, r in (("on", on), ("off", off)):
     print(f"{name:8} {r['best_ms']:8.1f} {r['median_ms']:8.1f} {r['exposed_comm_ms']:8.1f} {r['backward_ms']:8.1f} {r['exchange_ms']:8.1f}")
 rest = off["forward_ms"] + off["update_ms"]
-print(f"link {rate}: {on['comm_bytes'] / 1e6:.1f} MB a rank and step, {on['comm_bytes'] * 8e-6 / link:.0f} Mbit/s without overlap")
+print(f"link {rate}: {on['comm_bytes'] / 1e6:.1f} MB a rank and step, {on['comm_bytes'] * 8e-3 / link:.0f} Mbit/s without overlap")
 print(f"saved {off['best_ms'] - on['best_ms']:.1f} ms = {100 * saved:.0f} % of min(link, backward); "
       f"step / (forward + update + max(backward, link)) = {on['best_ms'] / (rest + max(link, backward)):.2f}")
 if out:

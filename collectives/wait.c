@@ -1,5 +1,6 @@
 /* Stages of a wait. The numbers: a poll of MPI takes about 0.2 us, a system call 0.3 us, a sleep at
- * least 50 us. */
+ * least 50 us. On a core that computes each yield may last until the other thread's turn ends, so
+ * there are few. */
 #include "collectives/wait.h"
 
 #include <sched.h>
@@ -7,7 +8,7 @@
 
 enum {
     POLLS = 50,        /* back to back: about 10 us */
-    YIELDS = 200,      /* with the core offered to others */
+    YIELDS = 20,       /* with the core offered to others */
     SLEEP_NS = 20000,  /* first sleep */
     SLEEP_MAX = 200000 /* longest: the delay that a late message may see */
 };

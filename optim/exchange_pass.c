@@ -17,6 +17,7 @@ struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_option
     int64_t bytes = tri_gradient_bucket_bytes(gradient);
 
     return (struct tri_exchange_spec){.bucket_bytes = bytes > 0 ? bytes : TRI_BUCKET_BYTES,
+                                      .spread = bytes <= 0,
                                       .fixed_tree = deterministic};
 }
 
@@ -177,11 +178,26 @@ static void report(const struct tri_exchange_spec *spec, const struct tri_compre
                                                  : "");
 }
 
+/* Largest size of a bucket. */
+static size_t bucket_limit(const struct tri_graph *g, const struct ready *r,
+                           const struct tri_exchange_spec *spec)
+{
+    size_t limit = (size_t)spec->bucket_bytes, total = 0;
+
+    if (!spec->spread)
+        return limit;
+    for (int i = 0; i < g->nsum; i++)
+        total += padded_bytes(g, &r[i]);
+    total /= TRI_SPREAD_BUCKETS;
+    total = total > TRI_FIRST_BUCKET_BYTES ? total : TRI_FIRST_BUCKET_BYTES;
+    return total < limit ? total : limit;
+}
+
 /* Appends all buckets and returns the execution order: key[i] says where op i belongs. */
 static tri_status append_buckets(struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
                                  const struct tri_exchange_spec *spec, int64_t *key)
 {
-    size_t limit = (size_t)spec->bucket_bytes;
+    size_t limit = bucket_limit(g, r, spec);
     size_t first = limit < TRI_FIRST_BUCKET_BYTES ? limit : TRI_FIRST_BUCKET_BYTES;
     tri_vid *parts = tri_calloc((size_t)g->nsum, sizeof(*parts), "bucket parts");
     struct tri_compress_estimate total = {0};

@@ -11,15 +11,16 @@
 
 struct tri_exchange_spec {
     int64_t bucket_bytes; /* > 0; a gradient larger than this gets a bucket of its own */
-    bool fixed_tree;      /* sum ranks by the binary tree of deterministic runs */
-    int slices;           /* > 0: in two levels, cut by so many ranks of each node; 0: flat */
-    int local_rank;       /* this rank's among those of its node: the slice that it owns */
+    bool spread; /* smaller ones, down to TRI_FIRST_BUCKET_BYTES, for TRI_SPREAD_BUCKETS of them */
+    bool fixed_tree; /* sum ranks by the binary tree of deterministic runs */
+    int slices;      /* > 0: in two levels, cut by so many ranks of each node; 0: flat */
+    int local_rank;  /* this rank's among those of its node: the slice that it owns */
     struct tri_compress_spec compress;
     struct tri_text *report; /* a line about compression, where it was asked for; may be NULL */
 };
 
-/* What section gradient says, without its compression; buckets of TRI_BUCKET_BYTES where it leaves
- * their size open. Local. */
+/* What section gradient says, without its compression; where it leaves the size of buckets open,
+ * at most TRI_BUCKET_BYTES and spread. Local. */
 struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
                                                 bool deterministic);
 
@@ -36,5 +37,8 @@ tri_status tri_pass_exchange(struct tri_graph *g, const struct tri_mesh *mesh,
 
 #define TRI_FIRST_BUCKET_BYTES (1 << 20)
 #define TRI_BUCKET_BYTES       (25 << 20)
+/* The last bucket has no backward pass to hide under: with a dozen it is a small part of the
+ * exchange, and each is still large against the latency of a reduction. */
+#define TRI_SPREAD_BUCKETS 12
 
 #endif

@@ -71,7 +71,10 @@ const struct tri_opt tri_gradient_rows[] = {
      "largest global norm of the gradient, larger ones are scaled down to it; 0: no clipping",
      NULL},
     {"gradient.bucket_mb", TRI_OPT_DOUBLE_AUTO, AT(bucket_mb), "auto", "(0, 65536]",
-     "size of an exchange bucket in MiB; give this or bucket_bytes", NULL},
+     "size of an exchange bucket in MiB; auto is a twelfth of the gradient, from 1 to 25; give "
+     "this "
+     "or bucket_bytes",
+     NULL},
     {"gradient.bucket_bytes", TRI_OPT_INT_AUTO, AT(bucket_bytes), "auto", "[1, 7e10]",
      "size of an exchange bucket in bytes; give this or bucket_mb", NULL},
     {"gradient.overlap", TRI_OPT_BOOL, AT(overlap), "true", NULL,

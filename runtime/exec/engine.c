@@ -7,6 +7,7 @@
 #include "runtime/exec/exec_internal.h"
 
 #include "runtime/core/log.h"
+#include "runtime/core/turns.h"
 
 #include <string.h>
 
@@ -65,6 +66,7 @@ static void *engine_main(void *arg)
     struct tri_exec_stream *s = arg;
     struct tri_exec *x = s->x;
 
+    tri_thread_short_turns();
     for (uint32_t step = 1;; step++) {
         tri_status st = tri_counter_wait(&x->go, step, -1);
 

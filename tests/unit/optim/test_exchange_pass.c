@@ -108,6 +108,23 @@ Test(exchange_pass, every_size_of_a_bucket_packs_all_gradients)
     cr_assert_eq(check_exchange(INT64_C(1) << 40), 2);
 }
 
+/* A gradient below the first bucket's size is not cut; a given size is kept as it is. */
+Test(exchange_pass, an_open_size_spreads_the_gradient)
+{
+    struct tri_gradient_options o = {.bucket_mb = TRI_OPT_AUTO, .bucket_bytes = TRI_OPT_AUTO};
+    struct tri_exchange_spec spec = tri_exchange_spec_make(&o, false);
+    struct tri_graph *g = step_graph(2, 1);
+    struct tri_mesh mesh = tri_mesh_data(2, 1);
+
+    cr_assert(spec.spread && spec.bucket_bytes == TRI_BUCKET_BYTES);
+    GOOD(tri_pass_exchange(g, &mesh, &spec));
+    cr_assert_null(nth_op(g, TRI_OP_PACK, 2));
+    tri_graph_destroy(g);
+    o.bucket_bytes = 4096;
+    spec = tri_exchange_spec_make(&o, false);
+    cr_assert(!spec.spread && spec.bucket_bytes == 4096);
+}
+
 Test(exchange_pass, one_data_rank_changes_nothing)
 {
     const struct tri_exchange_spec spec = {.bucket_bytes = 1 << 20};
