@@ -108,6 +108,12 @@ void kcase_out(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, do
     c->rel[o] = rel;
 }
 
+void kcase_out_near(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double near)
+{
+    kcase_out(c, dtype, shape, 0, 0);
+    c->near[c->d.nout - 1] = near;
+}
+
 void kcase_out_absent(struct kcase *c)
 {
     c->out[c->d.nout++].shape.ndim = TRI_ARG_ABSENT;
@@ -187,16 +193,29 @@ static void buffers_free(const struct kcase *c, bool in_place, struct buffers *b
     guarded_free(b->scratch, b->scratch_bytes, what);
 }
 
+static double largest(const struct kcase *c, int o, const void *p)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < tri_shape_count(&c->out[o].shape); i++) {
+        double x = fabs(load(c->out[o].dtype, p, i));
+
+        most = isfinite(x) && x > most ? x : most;
+    }
+    return most;
+}
+
 static void compare(const struct kcase *c, const struct buffers *got, const struct buffers *want,
                     const char *what)
 {
     for (int o = 0; o < c->d.nout; o++) {
         int64_t n = got->out[o] ? tri_shape_count(&c->out[o].shape) : 0;
+        double near = n > 0 && c->near[o] > 0 ? c->near[o] * largest(c, o, want->out[o]) : 0;
 
         for (int64_t i = 0; i < n; i++) {
             double g = load(c->out[o].dtype, got->out[o], i);
             double w = load(c->out[o].dtype, want->out[o], i),
-                   limit = c->abs[o] + c->rel[o] * fabs(w);
+                   limit = c->abs[o] + near + c->rel[o] * fabs(w);
             bool same = g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= limit;
 
             cr_assert(same, "%s: output %d [%lld] is %.9g, not %.9g (difference %.3g, limit %.3g)",
@@ -333,4 +352,31 @@ bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *wh
     for (int i = 0; i < c->d.nin; i++)
         tri_free(c->data[i]);
     return ran;
+}
+
+void kcase_check(struct kcase *c)
+{
+    const char *what = tri_op_name(c->d.kind);
+    struct buffers want, one, three;
+
+    c->d.nthreads = 1;
+    cr_assert_eq(run_one(c, tri_kernels_ref[c->d.kind], false, &want), TRI_OK);
+    for (int isa = TRI_ISA_SCALAR; isa < TRI_ISA_COUNT; isa++) {
+        tri_cpu_isa_limit((enum tri_isa)isa);
+        c->d.nthreads = 1;
+        cr_assert_eq(run_one(c, NULL, false, &one), TRI_OK, "%s: %s", what, tri_error_text());
+        c->d.nthreads = 3;
+        cr_assert_eq(run_one(c, NULL, false, &three), TRI_OK, "%s: %s", what, tri_error_text());
+        compare(c, &one, &want, what);
+        for (int o = 0; o < c->d.nout; o++)
+            cr_assert(one.out[o] == NULL ||
+                          memcmp(one.out[o], three.out[o], arg_bytes(&c->out[o])) == 0,
+                      "%s, %s: output %d depends on the number of threads", what,
+                      tri_isa_name(tri_cpu_isa()), o);
+        buffers_free(c, false, &one, what);
+        buffers_free(c, false, &three, what);
+    }
+    buffers_free(c, false, &want, what);
+    for (int i = 0; i < c->d.nin; i++)
+        tri_free(c->data[i]);
 }

@@ -18,7 +18,8 @@ struct kcase {
     void *data[KCASE_ARGS]; /* contents of each input, owned */
     enum tri_alias alias[KCASE_ARGS];
     int alias_in[KCASE_ARGS];
-    double abs[KCASE_ARGS], rel[KCASE_ARGS]; /* |got - want| <= abs + rel |want| */
+    /* |got - want| <= abs + rel |want| + near max |want|, the maximum over the output */
+    double abs[KCASE_ARGS], rel[KCASE_ARGS], near[KCASE_ARGS];
     int64_t grain;
 };
 
@@ -29,6 +30,8 @@ void *kcase_in(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, do
 void kcase_absent(struct kcase *c);
 void kcase_out(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double abs,
                double rel);
+/* An output that may differ by `near` of its largest element. */
+void kcase_out_near(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double near);
 void kcase_out_absent(struct kcase *c);
 /* The last output may or must share memory with input i. */
 void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
@@ -38,6 +41,10 @@ void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
  * failures that name `what`. Then once more with bf16 and with f16 where the op table's half_in and
  * half_out allow it, with the kernel that tri_kernel_prepare takes of the CPU table. */
 bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what);
+
+/* Runs the CPU table and the reference for each instruction set of the processor, compares, asserts
+ * that no bit depends on the number of threads (1 and 3), and frees the inputs. */
+void kcase_check(struct kcase *c);
 
 /* Runs all cases of a kind; the number that `ops` supported. -1: the kind has no cases. */
 int kcases_of(enum tri_op_kind kind, const struct tri_kernel_ops *ops);

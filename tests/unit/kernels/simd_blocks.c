@@ -1,5 +1,5 @@
 /* Batch norm and attention against the reference. Tolerances as in simd_rows.c. */
-#include "tests/unit/kernels/compare.h"
+#include "tests/unit/kernels/kcase.h"
 
 #include "runtime/core/rng.h"
 
@@ -20,7 +20,7 @@ static const struct norm_case norms[] = {
 
 static void norm_init(struct kcase *c, const struct norm_case *n, enum tri_op_kind kind)
 {
-    kcase_init(c, kind);
+    kcase_init(c, kind, NULL);
     c->d.attrs.norm.eps = 1e-5;
     c->d.attrs.norm.relu = n->relu;
 }
@@ -32,16 +32,16 @@ Test(simd_batchnorm, forward)
         struct kcase c;
 
         norm_init(&c, n, TRI_OP_BATCHNORM);
-        kcase_in(&c, TRI_F32, 1.0, 5.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_in(&c, TRI_F32, 0.5, 1.5, DIMS(n->C));
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->C));
-        *kcase_in_i32(&c, 0, 1, DIMS(1)) = n->nreal;
+        kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 1.0, 5.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 0.5, 1.5);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), -1.0, 1.0);
+        *(int32_t *)kcase_in(&c, TRI_I32, SHAPE(1), 0, 1) = n->nreal;
         if (n->residual)
-            kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(n->B, n->H, n->W, n->C));
-        kcase_out(&c, TRI_F32, -1, 1e-6, DIMS(n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(2 * n->C + 1));
+            kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), -1.0, 1.0);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->C), 1e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->C), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(2 * n->C + 1), 2e-6);
         kcase_check(&c);
     }
 }
@@ -53,19 +53,19 @@ Test(simd_batchnorm, gradient)
         struct kcase c;
 
         norm_init(&c, n, TRI_OP_BATCHNORM_GRAD);
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_in(&c, TRI_F32, -2.0, 2.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_in(&c, TRI_F32, 0.5, 1.5, DIMS(n->C));
-        kcase_in(&c, TRI_F32, -0.1, 0.1, DIMS(n->C));
-        kcase_in(&c, TRI_F32, 0.5, 1.5, DIMS(n->C));
-        *kcase_in_i32(&c, 0, 1, DIMS(1)) = n->nreal;
+        kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), -2.0, 2.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 0.5, 1.5);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), -0.1, 0.1);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 0.5, 1.5);
+        *(int32_t *)kcase_in(&c, TRI_I32, SHAPE(1), 0, 1) = n->nreal;
         if (n->relu)
-            kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(n->B, n->H, n->W, n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(n->C));
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(n->C));
+            kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), -1.0, 1.0);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->C), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->C), 2e-6);
         if (n->residual)
-            kcase_out(&c, TRI_F32, -1, 0.0, DIMS(n->B, n->H, n->W, n->C));
+            kcase_out_near(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 0.0);
         kcase_check(&c);
     }
 }
@@ -77,14 +77,14 @@ Test(simd_batchnorm, infer)
         struct kcase c;
 
         norm_init(&c, n, TRI_OP_BATCHNORM_INFER);
-        kcase_in(&c, TRI_F32, 1.0, 5.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_in(&c, TRI_F32, 0.5, 1.5, DIMS(n->C));
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->C));
-        kcase_in(&c, TRI_F32, 1.0, 3.0, DIMS(n->C));
-        kcase_in(&c, TRI_F32, 0.5, 2.0, DIMS(n->C));
+        kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 1.0, 5.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 0.5, 1.5);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 1.0, 3.0);
+        kcase_in(&c, TRI_F32, SHAPE(n->C), 0.5, 2.0);
         if (n->residual)
-            kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(n->B, n->H, n->W, n->C));
-        kcase_out(&c, TRI_F32, -1, 1e-6, DIMS(n->B, n->H, n->W, n->C));
+            kcase_in(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), -1.0, 1.0);
+        kcase_out_near(&c, TRI_F32, SHAPE(n->B, n->H, n->W, n->C), 1e-6);
         kcase_check(&c);
     }
 }
@@ -104,7 +104,7 @@ static const struct attention_case attentions[] = {
 
 static void attention_init(struct kcase *c, const struct attention_case *a, enum tri_op_kind kind)
 {
-    kcase_init(c, kind);
+    kcase_init(c, kind, NULL);
     c->d.attrs.attention.heads = a->heads;
     c->d.attrs.attention.causal = a->causal;
     c->d.attrs.attention.p = a->p;
@@ -116,7 +116,7 @@ static void attention_init(struct kcase *c, const struct attention_case *a, enum
 static void attention_counters(struct kcase *c, const struct attention_case *a)
 {
     if (a->p > 0.0)
-        ((int64_t *)kcase_in_zero(c, TRI_I64, TRI_COUNTER_COUNT))[TRI_COUNTER_STEP] = 17;
+        ((int64_t *)kcase_in(c, TRI_I64, SHAPE(TRI_COUNTER_COUNT), 0, 0))[TRI_COUNTER_STEP] = 17;
 }
 
 Test(simd_attention, forward)
@@ -126,10 +126,10 @@ Test(simd_attention, forward)
         struct kcase c;
 
         attention_init(&c, a, TRI_OP_ATTENTION);
-        kcase_in(&c, TRI_F32, -2.0, 2.0, DIMS(a->B, a->T, 3 * a->heads * a->D));
+        kcase_in(&c, TRI_F32, SHAPE(a->B, a->T, 3 * a->heads * a->D), -2.0, 2.0);
         attention_counters(&c, a);
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(a->B, a->T, a->heads * a->D));
-        kcase_out(&c, TRI_F32, -1, 1e-6, DIMS(a->B, a->heads, a->T));
+        kcase_out_near(&c, TRI_F32, SHAPE(a->B, a->T, a->heads * a->D), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(a->B, a->heads, a->T), 1e-6);
         kcase_check(&c);
     }
 }
@@ -143,12 +143,12 @@ Test(simd_attention, gradient)
         struct kcase c;
 
         attention_init(&c, a, TRI_OP_ATTENTION_GRAD);
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(a->B, a->T, a->heads * a->D));
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(a->B, a->T, 3 * a->heads * a->D));
-        kcase_in(&c, TRI_F32, -0.2, 0.2, DIMS(a->B, a->T, a->heads * a->D));
-        kcase_in(&c, TRI_F32, 3.0, 4.0, DIMS(a->B, a->heads, a->T));
+        kcase_in(&c, TRI_F32, SHAPE(a->B, a->T, a->heads * a->D), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(a->B, a->T, 3 * a->heads * a->D), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(a->B, a->T, a->heads * a->D), -0.2, 0.2);
+        kcase_in(&c, TRI_F32, SHAPE(a->B, a->heads, a->T), 3.0, 4.0);
         attention_counters(&c, a);
-        kcase_out(&c, TRI_F32, -1, 5e-6, DIMS(a->B, a->T, 3 * a->heads * a->D));
+        kcase_out_near(&c, TRI_F32, SHAPE(a->B, a->T, 3 * a->heads * a->D), 5e-6);
         kcase_check(&c);
     }
 }
@@ -161,16 +161,18 @@ Test(simd_attention, cached)
         int64_t T = steps[i][1], P = 80, C = 3 * 40;
         struct kcase c;
 
-        kcase_init(&c, TRI_OP_ATTENTION_CACHED);
+        kcase_init(&c, TRI_OP_ATTENTION_CACHED, NULL);
         c.d.attrs.attention.heads = 3;
         c.d.attrs.attention.causal = true;
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(2, T, 3 * C));
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(2, P, C));
-        kcase_in(&c, TRI_F32, -1.0, 1.0, DIMS(2, P, C));
-        *kcase_in_i32(&c, 0, 1, DIMS(1)) = (int32_t)steps[i][0];
-        kcase_out(&c, TRI_F32, -1, 2e-6, DIMS(2, T, C));
-        kcase_out(&c, TRI_F32, 1, 0.0, DIMS(2, P, C));
-        kcase_out(&c, TRI_F32, 2, 0.0, DIMS(2, P, C));
+        kcase_in(&c, TRI_F32, SHAPE(2, T, 3 * C), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(2, P, C), -1.0, 1.0);
+        kcase_in(&c, TRI_F32, SHAPE(2, P, C), -1.0, 1.0);
+        *(int32_t *)kcase_in(&c, TRI_I32, SHAPE(1), 0, 1) = (int32_t)steps[i][0];
+        kcase_out_near(&c, TRI_F32, SHAPE(2, T, C), 2e-6);
+        kcase_out_near(&c, TRI_F32, SHAPE(2, P, C), 0.0);
+        kcase_alias(&c, TRI_ALIAS_MUST, 1);
+        kcase_out_near(&c, TRI_F32, SHAPE(2, P, C), 0.0);
+        kcase_alias(&c, TRI_ALIAS_MUST, 2);
         kcase_check(&c);
     }
 }
