@@ -5,6 +5,7 @@
 #include "data/image_set.h"
 #include "data/npy.h"
 #include "data/writer.h"
+#include "runtime/checkpoint/files.h"
 #include "runtime/core/h5.h"
 #include "runtime/core/io_thread.h"
 #include "runtime/core/memory.h"
@@ -231,6 +232,8 @@ tri_status tri_import_npy(const struct tri_import_npy *a, struct tri_text *repor
 
     if (a->x[0] == NULL || a->y[0] == NULL || (a->x[1] == NULL) != (a->y[1] == NULL))
         return tri_fail(TRI_ERR_USAGE, "import npy: x and y must be given in pairs, train first");
+    TRI_TRY(tri_check_output(a->out, a->x, TRI_SPLIT_COUNT));
+    TRI_TRY(tri_check_output(a->out, a->y, TRI_SPLIT_COUNT));
     st = open_pairs(&m);
     if (st == TRI_OK)
         st = tri_io_call(write_closure, &m);

@@ -4,6 +4,7 @@
 #include "data/dataset_priv.h"
 #include "data/tokenizer.h"
 #include "data/writer.h"
+#include "runtime/checkpoint/files.h"
 #include "runtime/core/h5.h"
 #include "runtime/core/io_thread.h"
 #include "runtime/core/memory.h"
@@ -155,6 +156,7 @@ tri_status tri_import_text(const struct tri_import_text *a, struct tri_text *rep
     if (!(a->validation >= 0 && a->validation < 1))
         return tri_fail(TRI_ERR_USAGE, "import text: --validation is %g, must be in [0, 1)",
                         a->validation);
+    TRI_TRY(tri_check_output(a->out, a->files, a->nfiles));
     TRI_TRY_GOTO(st, read_files(&m), done);
     TRI_TRY_GOTO(st, tokenize(&m), done);
     TRI_TRY_GOTO(st, tri_io_call(write_closure, &m), done);

@@ -3,6 +3,7 @@
 #include "launch/env.h"
 #include "launch/evaluate.h"
 
+#include "runtime/checkpoint/files.h"
 #include "runtime/core/io_thread.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
@@ -53,6 +54,22 @@ static tri_status open_all(struct eval *e)
     return tri_comm_agree(comm, tri_evaluator_create(e->job, &e->session, &e->evaluator));
 }
 
+/* Predictions must not replace what they are made from. */
+static tri_status check_sink(const struct eval *e)
+{
+    const struct tri_opt_strings *data = &e->job->cfg->data.path;
+    const char *input[2] = {e->args.config, NULL};
+    char *model = NULL;
+    tri_status st;
+
+    TRI_TRY(tri_check_output(e->predictions, data->v, (int)data->count));
+    TRI_TRY(tri_path_join(e->loaded->path, "model.h5", &model));
+    input[1] = model;
+    st = tri_check_output(e->predictions, input, 2);
+    tri_free(model);
+    return st;
+}
+
 /* The prediction of one sample: without the leading axis of the grain. */
 static tri_status open_sink(struct eval *e)
 {
@@ -63,6 +80,7 @@ static tri_status open_sink(struct eval *e)
 
     if (e->predictions == NULL || e->env.rank != 0)
         return TRI_OK;
+    TRI_TRY(check_sink(e));
     return tri_predictions_create(e->predictions, n, &sample, e->job->shape.task != TRI_TASK_VALUES,
                                   &e->sink);
 }

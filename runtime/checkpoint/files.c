@@ -32,6 +32,22 @@ bool tri_is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+tri_status tri_check_output(const char *path, const char *const *input, int n)
+{
+    struct stat out, in;
+
+    if (stat(path, &out) != 0)
+        return TRI_OK; /* new; what cannot be made is found by making it */
+    if (!S_ISREG(out.st_mode))
+        return tri_fail(TRI_ERR_USAGE, "'%s' is no regular file: it is not replaced", path);
+    for (int i = 0; i < n; i++)
+        if (input[i] != NULL && stat(input[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
+            return tri_fail(TRI_ERR_USAGE, "'%s' is an input: it is not replaced by the output",
+                            path);
+    return TRI_OK;
+}
+
 tri_status tri_make_folders(const char *path)
 {
     char *copy = tri_strdup(path);

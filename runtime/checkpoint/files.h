@@ -37,6 +37,9 @@ tri_status tri_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset
                           const char *path) TRI_CHECKED;
 tri_status tri_pread_all(int fd, void *data, size_t bytes, int64_t offset,
                          const char *path) TRI_CHECKED;
+/* May the file at `path` be made or replaced, while the n files `input` (NULL ones count nothing)
+ * are read? TRI_ERR_USAGE for one of them, under whatever name, and for what is no regular file. */
+tri_status tri_check_output(const char *path, const char *const *input, int n) TRI_CHECKED;
 /* Makes folder/name a relative link to `target`, atomically replacing an older one. */
 tri_status tri_replace_link(const char *folder, const char *name, const char *target) TRI_CHECKED;
 
