@@ -19,6 +19,8 @@ static tri_status bad_value(const struct tri_column *c, int64_t row, int64_t v, 
     const struct tri_column_part *p = tri_column_find(c, row);
     const char *ignore = r.ignore ? " or -100" : "";
 
+    if (r.limit == 0 && v > 0)
+        r.limit = INT32_MAX;
     if (r.limit == 0)
         return tri_fail(TRI_ERR_DATA, "'%s': '%s' row %lld is %lld, must not be negative%s%s",
                         p->path, c->entry, (long long)(row - p->first), (long long)v,

@@ -3,6 +3,7 @@
 #include "data/import.h"
 
 #include "data/image_set.h"
+#include "runtime/checkpoint/files.h"
 #include "runtime/core/memory.h"
 
 #include <errno.h>
@@ -58,6 +59,7 @@ static tri_status read_body(gzFile f, const char *path, struct idx *x)
 {
     size_t n = 1;
     uint8_t more;
+    int got, err;
 
     for (int d = 0; d < x->rank; d++)
         TRI_TRY(tri_mul_size(n, (size_t)x->dims[d], path, &n));
@@ -65,7 +67,10 @@ static tri_status read_body(gzFile f, const char *path, struct idx *x)
     if (x->data == NULL)
         return tri_fail(TRI_ERR_NOMEM, "'%s': cannot hold %zu bytes in memory", path, n);
     TRI_TRY(read_exactly(f, path, x->data, n));
-    if (gzread(f, &more, 1) == 1)
+    got = gzread(f, &more, 1);
+    if (got < 0)
+        return tri_fail(TRI_ERR_DATA, "'%s': cannot read: %s", path, gzerror(f, &err));
+    if (got == 1)
         return tri_fail(TRI_ERR_DATA, "'%s': goes on after its %zu elements", path, n);
     return TRI_OK;
 }
@@ -81,7 +86,9 @@ static tri_status read_idx(const char *path, int min_rank, int max_rank, struct 
     st = read_header(f, path, min_rank, max_rank, x);
     if (st == TRI_OK)
         st = read_body(f, path, x);
-    gzclose(f);
+    if (gzclose(f) == Z_BUF_ERROR && st == TRI_OK) /* the elements were all there, its end is not */
+        st = tri_fail(TRI_ERR_DATA, "'%s': is cut off: the end of the compressed data is missing",
+                      path);
     return st;
 }
 
@@ -118,6 +125,8 @@ tri_status tri_import_idx(const struct tri_import_idx *a, struct tri_text *repor
         (a->images[1] == NULL) != (a->labels[1] == NULL))
         return tri_fail(TRI_ERR_USAGE,
                         "import idx: images and labels must be given in pairs, train first");
+    TRI_TRY(tri_check_output(a->out, a->images, TRI_SPLIT_COUNT));
+    TRI_TRY(tri_check_output(a->out, a->labels, TRI_SPLIT_COUNT));
     for (int s = 0; s < TRI_SPLIT_COUNT && st == TRI_OK; s++)
         if (a->images[s] != NULL)
             st = read_pair(a->images[s], a->labels[s], &x[s], &y[s], &set[s]);

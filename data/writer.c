@@ -19,6 +19,24 @@ static tri_status io_error(const struct tri_writer *w, const char *what, int err
     return tri_fail(TRI_ERR_IO, "'%s': %s: %s", w->path, what, strerror(err));
 }
 
+/* Refuses while there is room for metadata, or before there is a file: HDF5 does not survive a full
+ * disk, not even in H5Fclose. */
+static tri_status check_room(const struct tri_writer *w)
+{
+    double need = METADATA_ROOM, have;
+    struct statvfs fs;
+
+    for (int i = 0; i < w->narrays; i++)
+        need += (double)w->bytes[i];
+    if (statvfs(w->tmp, &fs) != 0)
+        return io_error(w, "cannot look at the free space", errno);
+    have = (double)fs.f_bavail * (double)fs.f_frsize;
+    if (have < need)
+        return tri_fail(TRI_ERR_IO, "'%s': needs %.0f bytes, the disk has %.0f", w->path, need,
+                        have);
+    return TRI_OK;
+}
+
 tri_status tri_writer_create(struct tri_writer *w, const char *path)
 {
     int fd;
@@ -32,6 +50,7 @@ tri_status tri_writer_create(struct tri_writer *w, const char *path)
     if (fd < 0)
         return io_error(w, "cannot create", errno);
     close(fd);
+    TRI_TRY(check_room(w));
     tri_h5_quiet();
     w->file = tri_h5_create(w->tmp);
     if (w->file < 0)
@@ -68,23 +87,6 @@ tri_status tri_writer_array(struct tri_writer *w, const char *entry, hid_t type,
     H5Pclose(dcpl);
     H5Pclose(lcpl);
     return st;
-}
-
-/* Refuses before HDF5 writes its metadata where the disk is too full for all of it. */
-static tri_status check_room(const struct tri_writer *w)
-{
-    double need = METADATA_ROOM, have;
-    struct statvfs fs;
-
-    for (int i = 0; i < w->narrays; i++)
-        need += (double)w->bytes[i];
-    if (statvfs(w->tmp, &fs) != 0)
-        return io_error(w, "cannot look at the free space", errno);
-    have = (double)fs.f_bavail * (double)fs.f_frsize;
-    if (have < need)
-        return tri_fail(TRI_ERR_IO, "'%s': needs %.0f bytes, the disk has %.0f", w->path, need,
-                        have);
-    return TRI_OK;
 }
 
 static void close_arrays(struct tri_writer *w)
