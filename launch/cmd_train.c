@@ -5,14 +5,18 @@
 #include "launch/tokenizer_state.h"
 #include "launch/trainer.h"
 
+#include "runtime/checkpoint/files.h"
 #include "runtime/checkpoint/rundir.h"
 #include "runtime/core/io_thread.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
+#include <fcntl.h>
 #include <omp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Everything that a training run opens, in order. */
 struct train {
@@ -31,6 +35,24 @@ static bool wants_eval(const struct tri_config *cfg)
     return cfg->run.eval_every != 0;
 }
 
+/* A trace that cannot be written is found before the run, not in its middle. Collective. */
+static tri_status try_trace(const struct train *t)
+{
+    tri_status st = TRI_OK;
+
+    if (t->trace == NULL)
+        return TRI_OK;
+    if (t->env.rank == 0) {
+        int fd = open(t->trace, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+        if (fd < 0)
+            st = tri_file_fail("create the trace", t->trace);
+        else
+            close(fd);
+    }
+    return tri_comm_agree(t->env.world->control, st);
+}
+
 /* Configuration, run folder, checkpoint, data: what may be refused. Collective, failures agreed. */
 static tri_status open_job(struct train *t)
 {
@@ -42,6 +64,7 @@ static tri_status open_job(struct train *t)
     tri_env_set_timeout(&t->env, (int64_t)(cfg->timeouts.collective_s * 1000));
     t->args.need_train = true;
     t->args.need_validation = cfg->run.eval_every > 0 || cfg->checkpoint.best != TRI_BEST_NONE;
+    TRI_TRY_GOTO(st, try_trace(t), destroy_config);
     TRI_TRY_GOTO(st, tri_rundir_open(comm, cfg->run.dir, &t->rundir), destroy_config);
     TRI_TRY_GOTO(st, tri_checkpoint_find(comm, cfg->run.dir, cfg->run.resume, &t->resumed),
                  destroy_config);
@@ -135,6 +158,16 @@ static bool finished(const struct train *t)
     return t->resumed != NULL && t->resumed->manifest.step >= t->job->total_steps;
 }
 
+/* Says how far the run came, unless the message does. */
+static void add_step(const struct train *t)
+{
+    char *text = tri_strdup(tri_error_text());
+
+    if (text != NULL && strncmp(text, "step ", 5) != 0)
+        (void)tri_fail(TRI_OK, "%s (after step %lld)", text, (long long)t->trainer->state.step);
+    tri_free(text);
+}
+
 /* The exit code after a failure. Failures that other ranks may not know of end the job at once. */
 static int failed(struct train *t, tri_status st, bool running)
 {
@@ -143,6 +176,8 @@ static int failed(struct train *t, tri_status st, bool running)
     struct tri_comm *comm = t->env.world != NULL ? t->env.world->control : NULL;
     int code = running ? TRI_EXIT_FAILED : TRI_EXIT_REFUSED;
 
+    if (running)
+        add_step(t);
     tri_command_error(comm, !shared);
     if (!shared)
         tri_env_abort(code);
@@ -197,6 +232,7 @@ static int run_train(const struct tri_command *self, int argc, char **argv)
         tri_free(a.pair);
         return tri_command_refuse_job(st);
     }
+    (void)signal(SIGPIPE, SIG_IGN); /* training outlives the reader of its messages */
     st = tri_env_init(&t.env);
     if (st == TRI_OK)
         st = tri_io_start();

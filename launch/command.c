@@ -16,7 +16,8 @@ void tri_command_error(const struct tri_comm *comm, bool mine)
 {
     char host[64] = "?";
 
-    if (mine && tri_comm_size(comm) > 1) {
+    /* Messages of communication name the rank themselves. */
+    if (mine && tri_comm_size(comm) > 1 && strncmp(tri_error_text(), "rank ", 5) != 0) {
         gethostname(host, sizeof(host) - 1);
         fprintf(stderr, "trireme: rank %d on %s: %s\n", tri_comm_rank(comm), host,
                 tri_error_text());

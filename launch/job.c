@@ -168,14 +168,18 @@ static tri_status choose_threads(struct tri_job *job, const struct tri_checkpoin
     return TRI_OK;
 }
 
-static void plan_length(struct tri_job *job)
+static tri_status plan_length(struct tri_job *job)
 {
     const struct tri_config *cfg = job->cfg;
     int64_t samples = tri_dataset_info(job->data)->samples[TRI_SPLIT_TRAIN];
+    int64_t per_epoch = (samples + cfg->data.batch - 1) / cfg->data.batch;
 
-    job->steps_per_epoch = (samples + cfg->data.batch - 1) / cfg->data.batch;
-    job->total_steps =
-        cfg->run.steps >= 0 ? cfg->run.steps : cfg->run.epochs * job->steps_per_epoch;
+    if (cfg->run.steps < 0 && per_epoch > 0 && cfg->run.epochs > INT64_MAX / per_epoch)
+        return tri_fail(TRI_ERR_USAGE, "run.epochs: %lld epochs of %lld steps are too many",
+                        (long long)cfg->run.epochs, (long long)per_epoch);
+    job->steps_per_epoch = per_epoch;
+    job->total_steps = cfg->run.steps >= 0 ? cfg->run.steps : cfg->run.epochs * per_epoch;
+    return TRI_OK;
 }
 
 static tri_status check_faults(const struct tri_job *job)
@@ -300,7 +304,7 @@ static tri_status resolve(struct tri_job *job, bool training, const struct tri_c
     TRI_TRY(cut_batch(job, training, resumed));
     TRI_TRY(tri_model_resolve(&job->cfg->model, &job->shape, &job->dims));
     write_back(job);
-    plan_length(job);
+    TRI_TRY(plan_length(job));
     TRI_TRY(check_faults(job));
     fill_spec(job);
     fill_fields(job);

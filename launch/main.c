@@ -3,8 +3,10 @@
 #include "launch/cmd_checkpoint.h"
 #include "launch/cmd_data.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The commands that live in the library have their own help. */
 static int run_checkpoint(const struct tri_command *self, int argc, char **argv)
@@ -48,7 +50,25 @@ static void print_help(FILE *to)
         fprintf(to, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
 }
 
-int main(int argc, char **argv)
+/* A closed standard stream would give its number to the next file that is opened, and messages
+ * would go into that file. Opened the wrong way round, using it stays an error. */
+static void fill_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+/* Results that did not reach standard output are a failure. */
+static int finish_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "trireme: cannot write to standard output\n");
+    return code == TRI_EXIT_DONE ? TRI_EXIT_FAILED : code;
+}
+
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -69,4 +89,10 @@ int main(int argc, char **argv)
     fprintf(stderr, "trireme: command '%s' is unknown\n\n", argv[1]);
     print_help(stderr);
     return TRI_EXIT_REFUSED;
+}
+
+int main(int argc, char **argv)
+{
+    fill_streams();
+    return finish_output(run(argc, argv));
 }

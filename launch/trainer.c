@@ -118,9 +118,9 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
     t->trace_path = trace_path;
     if (resumed != NULL)
         tri_trainer_restore(&t->state, resumed);
-    t->trace_step = t->state.step + job->cfg->telemetry.trace_step;
-    if (t->trace_step > job->total_steps)
-        t->trace_step = job->total_steps;
+    t->trace_step = job->total_steps;
+    if (job->cfg->telemetry.trace_step < job->total_steps - t->state.step)
+        t->trace_step = t->state.step + job->cfg->telemetry.trace_step;
     st = prepare(t);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, st), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_evaluator(t)), destroy);

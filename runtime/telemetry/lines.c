@@ -59,6 +59,8 @@ static tri_status write_slot(void *arg)
         ssize_t n = write(s->lines->fd, from, left);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n <= 0 && !s->lines->owned)
+            return TRI_OK; /* nobody reads the messages any more: no reason to stop */
         if (n <= 0)
             return tri_fail(TRI_ERR_IO, "cannot write '%s': %s", s->lines->name, strerror(errno));
         from += n;

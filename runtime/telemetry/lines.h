@@ -16,7 +16,7 @@ TRI_BEGIN_DECLS
 struct tri_lines;
 
 /* name: of the file, for messages (copied). owned: fd is closed at the end. fd is taken also on
- * failure when owned. */
+ * failure when owned. A borrowed fd carries messages: lines that cannot be written are dropped. */
 tri_status tri_lines_create(int fd, const char *name, bool owned,
                             struct tri_lines **out) TRI_CHECKED;
 /* The empty text of the next line, to be filled and sent. Waits when the ring is full. TRI_ERR_IO
