@@ -18,7 +18,7 @@ const struct tri_opt tri_model_rows[] = {
     {"model.width", TRI_OPT_INT_AUTO, AT(width), "auto", "[1, 1000000]",
      "gpt: size of an embedding; resnet: channels of the first stage", NULL},
     {"model.context", TRI_OPT_INT_AUTO, AT(context), "auto", "[1, 10000000]",
-     "longest sequence in tokens; auto takes data.sequence or the preset's", NULL},
+     "longest sequence in tokens; auto takes the preset's (tiny's 128 without one)", NULL},
     {"model.vocab", TRI_OPT_INT_AUTO, AT(vocab), "auto", "[1, 100000000]",
      "size of the vocabulary; auto takes the data's, a larger one is allowed", NULL},
     {"model.dropout", TRI_OPT_DOUBLE_AUTO, AT(dropout), "auto", "[0, 1)",

@@ -22,6 +22,9 @@ static herr_t keep_first(unsigned n, const H5E_error2_t *err, void *arg)
 
     if (n == 0)
         snprintf(in->text, sizeof(in->text), "%s", err->desc != NULL ? err->desc : "");
+    for (char *p = in->text; *p != '\0'; p++) /* a time of day brings its own line end */
+        if (*p == '\n')
+            *p = ' ';
     return 0;
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_DEPTH = 32 };
+
 static tri_status syntax_error(const char *name, bool has_lines, const yaml_parser_t *p)
 {
     const char *problem = p->problem == NULL ? "not readable" : p->problem;
@@ -19,6 +21,33 @@ static tri_status syntax_error(const char *name, bool has_lines, const yaml_pars
     return tri_fail(TRI_ERR_USAGE, "%s:%zu:%zu: broken YAML: %s%s%s", name,
                     p->problem_mark.line + 1, p->problem_mark.column + 1, problem,
                     p->context == NULL ? "" : " ", p->context == NULL ? "" : p->context);
+}
+
+/* Deep nesting costs libyaml quadratic time and much stack; no option needs it. What else is wrong
+ * with the text is left to the loader. */
+static tri_status check_depth(const char *name, const char *text, size_t len)
+{
+    yaml_parser_t p;
+    yaml_event_t e;
+    tri_status st = TRI_OK;
+    int depth = 0;
+
+    if (!yaml_parser_initialize(&p))
+        return tri_fail(TRI_ERR_NOMEM, "%s: out of memory", name);
+    yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
+    for (bool end = false; !end && st == TRI_OK && yaml_parser_parse(&p, &e);) {
+        end = e.type == YAML_STREAM_END_EVENT;
+        if (e.type == YAML_SEQUENCE_START_EVENT || e.type == YAML_MAPPING_START_EVENT)
+            depth++;
+        if (e.type == YAML_SEQUENCE_END_EVENT || e.type == YAML_MAPPING_END_EVENT)
+            depth--;
+        if (depth > MAX_DEPTH)
+            st = tri_fail(TRI_ERR_USAGE, "%s: lists and mappings are nested more than %d deep",
+                          name, MAX_DEPTH);
+        yaml_event_delete(&e);
+    }
+    yaml_parser_delete(&p);
+    return st;
 }
 
 /* After the first document there must be nothing: a second one would be silently ignored. */
@@ -51,6 +80,7 @@ tri_status tri_opt_parse_yaml(const char *name, bool has_lines, const char *text
     bool at_end;
     tri_status st = TRI_OK;
 
+    TRI_TRY(check_depth(name, text, len));
     if (!yaml_parser_initialize(&p))
         return tri_fail(TRI_ERR_NOMEM, "%s: out of memory", name);
     yaml_parser_set_input_string(&p, (const unsigned char *)text, len);
