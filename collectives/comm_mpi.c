@@ -1,5 +1,9 @@
 /* See comm_mpi.h. One thread at a time; a call that failed leaves the communicator broken, as
- * messages may still be under way. */
+ * messages may still be under way.
+ *
+ * Plans run in lanes, each with its own tag, messages and scratch. A long sum is cut into pieces
+ * that alternate between two lanes: while one waits or adds, the other's messages keep the link
+ * busy. */
 #include "collectives/comm_mpi.h"
 
 #include "collectives/reduce.h"
@@ -13,12 +17,14 @@
 #include <unistd.h>
 
 enum {
-    TAG = 1,
+    LANES = 2,
     HOST_BYTES = 64,
-    CHUNK_BYTES = 1 << 30,   /* below 2^31, the limit of an MPI count */
-    SMALL_BYTES = 1 << 14,   /* up to here latency counts: fewest rounds */
-    SEGMENT_BYTES = 8 << 20, /* a reduction is cut here, so that the scratch stays in the cache */
-    PLAN_CACHE = 64          /* plans kept; a step uses few different counts */
+    CHUNK_BYTES = 1 << 30, /* below 2^31, the limit of an MPI count */
+    SMALL_BYTES = 1 << 14, /* up to here latency counts: fewest rounds */
+    PIECES = 4,            /* of a long sum, two for each lane */
+    PIECE_MIN = 1 << 18,   /* shorter pieces cost more latency than they hide */
+    PIECE_MAX = 4 << 20,   /* longer ones leave the cache */
+    PLAN_CACHE = 64        /* plans kept; a step uses few different counts */
 };
 
 typedef tri_status make_with_number(int rank, int size, int number, int64_t count,
@@ -33,27 +39,46 @@ struct cached {
     struct tri_rounds rounds;
 };
 
+struct comm_mpi;
+
+/* What one running plan needs. */
+struct lane {
+    struct tri_link link;
+    struct comm_mpi *owner;
+    int tag;
+    MPI_Request *request; /* under way; completed ones are MPI_REQUEST_NULL */
+    int *request_peer;
+    int *finished; /* work array of MPI_Testsome */
+    int nrequests, request_cap;
+    int nopen; /* requests that are not complete */
+    unsigned char *scratch;
+    size_t scratch_bytes;
+    float *wide; /* widened operand of a 16-bit reduction */
+    size_t wide_bytes;
+};
+
 struct comm_mpi {
     struct tri_comm base;
-    struct tri_link link;
     MPI_Comm comm;
     char *name;
     char (*host)[HOST_BYTES]; /* of each rank */
     size_t chunk;             /* largest message */
     tri_rounds_make *forced;  /* algorithm of all sums; NULL: by size */
-    MPI_Request *request;     /* under way; completed ones are MPI_REQUEST_NULL */
-    int *request_peer;
-    int *finished; /* work array of MPI_Testsome */
-    int nrequests, request_cap;
-    int nopen; /* requests that are not complete */
+    struct lane lane[LANES];  /* [0] serves what runs alone */
     struct cached plan[PLAN_CACHE];
     int nplans;
-    unsigned char *scratch;
-    size_t scratch_bytes;
-    float *wide; /* widened operand of a 16-bit reduction */
-    size_t wide_bytes;
     uint64_t sent;
     bool broken;
+};
+
+/* A part of a sum, in a lane. */
+struct piece {
+    struct tri_run run;
+    void *at;      /* as stored */
+    void *data;    /* as summed: at, or widened */
+    int64_t count; /* elements */
+    int64_t next;  /* first element of the lane's next piece */
+    bool busy;
 };
 
 static tri_status fail_mpi(const struct comm_mpi *m, int code, const char *what)
@@ -78,59 +103,60 @@ static struct comm_mpi *self_of(struct tri_comm *c)
     return (struct comm_mpi *)c;
 }
 
-static struct comm_mpi *of_link(struct tri_link *l)
+static struct lane *of_link(struct tri_link *l)
 {
-    return (struct comm_mpi *)(void *)((char *)l - offsetof(struct comm_mpi, link));
+    return (struct lane *)(void *)l; /* the first member of its owner */
 }
 
-static tri_status grow_requests(struct comm_mpi *m)
+static tri_status grow_requests(struct lane *l)
 {
-    int cap = m->request_cap > 0 ? 2 * m->request_cap : 16;
-    void *request = tri_realloc(m->request, (size_t)cap, sizeof(*m->request), "requests");
+    int cap = l->request_cap > 0 ? 2 * l->request_cap : 16;
+    void *request = tri_realloc(l->request, (size_t)cap, sizeof(*l->request), "requests");
     void *peer;
     void *finished;
 
     if (request != NULL)
-        m->request = request;
-    peer = tri_realloc(m->request_peer, (size_t)cap, sizeof(*m->request_peer), "peers of requests");
+        l->request = request;
+    peer = tri_realloc(l->request_peer, (size_t)cap, sizeof(*l->request_peer), "peers of requests");
     if (peer != NULL)
-        m->request_peer = peer;
-    finished = tri_realloc(m->finished, (size_t)cap, sizeof(*m->finished), "finished requests");
+        l->request_peer = peer;
+    finished = tri_realloc(l->finished, (size_t)cap, sizeof(*l->finished), "finished requests");
     if (finished != NULL)
-        m->finished = finished;
+        l->finished = finished;
     if (request == NULL || peer == NULL || finished == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %d requests", m->name,
-                        cap);
-    m->request_cap = cap;
+        return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %d requests",
+                        l->owner->name, cap);
+    l->request_cap = cap;
     return TRI_OK;
 }
 
 /* Room for one more request with `peer`. */
-static tri_status next_request(struct comm_mpi *m, int peer, MPI_Request **out)
+static tri_status next_request(struct lane *l, int peer, MPI_Request **out)
 {
-    if (m->nrequests == m->request_cap)
-        TRI_TRY(grow_requests(m));
-    m->request_peer[m->nrequests] = peer;
-    *out = &m->request[m->nrequests];
+    if (l->nrequests == l->request_cap)
+        TRI_TRY(grow_requests(l));
+    l->request_peer[l->nrequests] = peer;
+    *out = &l->request[l->nrequests];
     return TRI_OK;
 }
 
-static size_t piece(const struct comm_mpi *m, size_t bytes, size_t at)
+static size_t message(const struct comm_mpi *m, size_t bytes, size_t at)
 {
     return bytes - at < m->chunk ? bytes - at : m->chunk;
 }
 
 static tri_status send_mpi(struct tri_link *l, int peer, const void *data, size_t bytes)
 {
-    struct comm_mpi *m = of_link(l);
+    struct lane *lane = of_link(l);
+    struct comm_mpi *m = lane->owner;
     MPI_Request *request;
 
     for (size_t at = 0; at < bytes; at += m->chunk) {
-        TRI_TRY(next_request(m, peer, &request));
-        TRI_MPI(m, MPI_Isend((const char *)data + at, (int)piece(m, bytes, at), MPI_BYTE, peer, TAG,
-                             m->comm, request));
-        m->nrequests++;
-        m->nopen++;
+        TRI_TRY(next_request(lane, peer, &request));
+        TRI_MPI(m, MPI_Isend((const char *)data + at, (int)message(m, bytes, at), MPI_BYTE, peer,
+                             lane->tag, m->comm, request));
+        lane->nrequests++;
+        lane->nopen++;
     }
     m->sent += bytes;
     return TRI_OK;
@@ -138,32 +164,35 @@ static tri_status send_mpi(struct tri_link *l, int peer, const void *data, size_
 
 static tri_status recv_mpi(struct tri_link *l, int peer, void *data, size_t bytes)
 {
-    struct comm_mpi *m = of_link(l);
+    struct lane *lane = of_link(l);
+    struct comm_mpi *m = lane->owner;
     MPI_Request *request;
 
     for (size_t at = 0; at < bytes; at += m->chunk) {
-        TRI_TRY(next_request(m, peer, &request));
-        TRI_MPI(m, MPI_Irecv((char *)data + at, (int)piece(m, bytes, at), MPI_BYTE, peer, TAG,
-                             m->comm, request));
-        m->nrequests++;
-        m->nopen++;
+        TRI_TRY(next_request(lane, peer, &request));
+        TRI_MPI(m, MPI_Irecv((char *)data + at, (int)message(m, bytes, at), MPI_BYTE, peer,
+                             lane->tag, m->comm, request));
+        lane->nrequests++;
+        lane->nopen++;
     }
     return TRI_OK;
 }
 
 static tri_status test_mpi(struct tri_link *l, bool *done)
 {
-    struct comm_mpi *m = of_link(l);
+    struct lane *lane = of_link(l);
+    struct comm_mpi *m = lane->owner;
     int n = 0;
 
-    if (m->nopen > 0) {
-        TRI_MPI(m, MPI_Testsome(m->nrequests, m->request, &n, m->finished, MPI_STATUSES_IGNORE));
+    if (lane->nopen > 0) {
+        TRI_MPI(m, MPI_Testsome(lane->nrequests, lane->request, &n, lane->finished,
+                                MPI_STATUSES_IGNORE));
         if (n != MPI_UNDEFINED)
-            m->nopen -= n;
+            lane->nopen -= n;
     }
-    *done = m->nopen == 0;
+    *done = lane->nopen == 0;
     if (*done)
-        m->nrequests = 0;
+        lane->nrequests = 0;
     return TRI_OK;
 }
 
@@ -171,26 +200,27 @@ static tri_status fail_timeout(const struct comm_mpi *m, const char *what)
 {
     int peer = m->base.rank;
 
-    for (int i = 0; i < m->nrequests; i++)
-        if (m->request[i] != MPI_REQUEST_NULL)
-            peer = m->request_peer[i];
+    for (int k = 0; k < LANES; k++)
+        for (int i = 0; i < m->lane[k].nrequests; i++)
+            if (m->lane[k].request[i] != MPI_REQUEST_NULL)
+                peer = m->lane[k].request_peer[i];
     return tri_fail(TRI_ERR_TIMEOUT,
                     "rank %d on %s: %s on communicator '%s' waited %lld ms for rank %d on %s",
                     m->base.rank, m->host[m->base.rank], what, m->name,
                     (long long)m->base.timeout_ms, peer, m->host[peer]);
 }
 
-static tri_status grow_scratch(struct comm_mpi *m, size_t bytes)
+static tri_status grow_scratch(struct lane *l, size_t bytes)
 {
-    if (bytes <= m->scratch_bytes)
+    if (bytes <= l->scratch_bytes)
         return TRI_OK;
-    tri_free(m->scratch);
-    m->scratch_bytes = 0;
-    m->scratch = tri_alloc_aligned(bytes, "scratch of a communicator");
-    if (m->scratch == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes", m->name,
-                        bytes);
-    m->scratch_bytes = bytes;
+    tri_free(l->scratch);
+    l->scratch_bytes = 0;
+    l->scratch = tri_alloc_aligned(bytes, "scratch of a communicator");
+    if (l->scratch == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes",
+                        l->owner->name, bytes);
+    l->scratch_bytes = bytes;
     return TRI_OK;
 }
 
@@ -221,27 +251,43 @@ static tri_status find_plan(struct comm_mpi *m, struct cached wanted, const stru
     return TRI_OK;
 }
 
+static tri_status begin_run(struct lane *l, const struct tri_rounds *plan, void *data, size_t elem,
+                            tri_reduce_fn *reduce, struct tri_run *run)
+{
+    TRI_TRY(grow_scratch(l, (size_t)plan->scratch * elem));
+    *run =
+        (struct tri_run){.plan = plan, .elem = elem, .reduce = reduce, .rank = l->owner->base.rank};
+    run->area[TRI_AREA_DATA] = data;
+    run->area[TRI_AREA_SCRATCH] = l->scratch;
+    return TRI_OK;
+}
+
+/* Polls once; progress starts a new wait. */
+static tri_status poll_run(struct lane *l, struct tri_run *run, struct tri_wait *wait, bool *done)
+{
+    int32_t round = run->round;
+
+    TRI_TRY(tri_run_poll(run, &l->link, done));
+    if (run->round != round)
+        wait->turns = 0;
+    return TRI_OK;
+}
+
 /* Runs a plan over `data` to its end or to the deadline. */
 static tri_status run_plan(struct comm_mpi *m, const struct tri_rounds *plan, void *data,
                            size_t elem, tri_reduce_fn *reduce, struct tri_wait *wait,
                            const char *what)
 {
-    struct tri_run run = {.plan = plan, .elem = elem, .reduce = reduce, .rank = m->base.rank};
-    tri_status st = TRI_OK;
+    struct tri_run run;
     bool done = false;
+    tri_status st;
 
-    TRI_TRY(grow_scratch(m, (size_t)plan->scratch * elem));
-    run.area[TRI_AREA_DATA] = data;
-    run.area[TRI_AREA_SCRATCH] = m->scratch;
-    while (st == TRI_OK && !done) {
-        int32_t round = run.round;
-
-        st = tri_run_poll(&run, &m->link, &done);
-        if (run.round != round)
-            wait->turns = 0;
+    TRI_TRY(begin_run(&m->lane[0], plan, data, elem, reduce, &run));
+    do {
+        st = poll_run(&m->lane[0], &run, wait, &done);
         if (st == TRI_OK && !done && !tri_wait_pause(wait))
             st = fail_timeout(m, what);
-    }
+    } while (st == TRI_OK && !done);
     m->broken = m->broken || st != TRI_OK;
     return st;
 }
@@ -267,25 +313,24 @@ static tri_rounds_make *choose(const struct comm_mpi *m, int64_t count, size_t e
 }
 
 /* Widens elements of a 16-bit type, or points at them. */
-static tri_status widen(struct comm_mpi *m, void *at, int64_t count, enum tri_dtype dtype,
-                        void **out)
+static tri_status widen(struct lane *l, void *at, int64_t count, enum tri_dtype dtype, void **out)
 {
     size_t bytes = (size_t)count * sizeof(float);
 
     *out = at;
     if (tri_reduce_dtype(dtype) == dtype)
         return TRI_OK;
-    if (bytes > m->wide_bytes) {
-        tri_free(m->wide);
-        m->wide_bytes = 0;
-        m->wide = tri_alloc_aligned(bytes, "widened operand of a reduction");
-        if (m->wide == NULL)
-            return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes", m->name,
-                            bytes);
-        m->wide_bytes = bytes;
+    if (bytes > l->wide_bytes) {
+        tri_free(l->wide);
+        l->wide_bytes = 0;
+        l->wide = tri_alloc_aligned(bytes, "widened operand of a reduction");
+        if (l->wide == NULL)
+            return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes",
+                            l->owner->name, bytes);
+        l->wide_bytes = bytes;
     }
-    tri_reduce_widen(m->wide, at, count, dtype);
-    *out = m->wide;
+    tri_reduce_widen(l->wide, at, count, dtype);
+    *out = l->wide;
     return TRI_OK;
 }
 
@@ -297,31 +342,114 @@ static tri_status check_tree(const struct tri_comm *c, bool fixed_tree)
     return TRI_OK;
 }
 
+/* A sum under way, cut into pieces of equal length but for the last. */
+struct sum {
+    unsigned char *buf;
+    int64_t count, length; /* elements; length: of a piece */
+    enum tri_dtype dtype;
+    size_t stored, elem; /* bytes of an element as stored and as summed */
+    tri_reduce_fn *fn;
+    const struct tri_rounds *plan, *last_plan;
+    struct piece piece[LANES];
+};
+
+/* Elements of a piece, whole cache lines. */
+static int64_t piece_length(int64_t count, size_t elem)
+{
+    size_t bytes = tri_round_up((size_t)count * elem / PIECES, TRI_ALIGN_BYTES);
+
+    bytes = bytes > PIECE_MIN ? bytes : PIECE_MIN;
+    return (int64_t)((bytes < PIECE_MAX ? bytes : PIECE_MAX) / elem);
+}
+
+/* Finds both plans before any runs, as a new one may take the place of an old one in the cache: the
+ * second look at the first makes it anew if the other took its place. */
+static tri_status find_plans(struct comm_mpi *m, struct sum *s)
+{
+    int64_t last = (s->count - 1) % s->length + 1;
+    int64_t full = s->count < s->length ? last : s->length;
+    struct cached a = {.make = choose(m, full, s->elem), .count = full};
+    struct cached b = {.make = choose(m, last, s->elem), .count = last};
+
+    TRI_TRY(find_plan(m, a, &s->plan));
+    TRI_TRY(find_plan(m, b, &s->last_plan));
+    return find_plan(m, a, &s->plan);
+}
+
+static tri_status begin_piece(struct comm_mpi *m, struct sum *s, int k)
+{
+    struct piece *p = &s->piece[k];
+    int64_t left = s->count - p->next;
+    const struct tri_rounds *plan = left > s->length ? s->plan : s->last_plan;
+
+    p->at = s->buf + (size_t)p->next * s->stored;
+    p->count = left < s->length ? left : s->length;
+    TRI_TRY(widen(&m->lane[k], p->at, p->count, s->dtype, &p->data));
+    TRI_TRY(begin_run(&m->lane[k], plan, p->data, s->elem, s->fn, &p->run));
+    p->next += LANES * s->length;
+    p->busy = true;
+    return TRI_OK;
+}
+
+/* Gives lane k its next piece, or polls the one that it has. *busy: there is more to do. */
+static tri_status advance(struct comm_mpi *m, struct sum *s, int k, struct tri_wait *wait,
+                          bool *busy)
+{
+    struct piece *p = &s->piece[k];
+    bool done = false;
+
+    if (!p->busy && p->next < s->count)
+        TRI_TRY(begin_piece(m, s, k));
+    if (p->busy)
+        TRI_TRY(poll_run(&m->lane[k], &p->run, wait, &done));
+    if (done) {
+        if (p->data != p->at)
+            tri_reduce_narrow(p->at, p->data, p->count, s->dtype);
+        p->busy = false;
+        wait->turns = 0;
+    }
+    *busy = *busy || p->busy || p->next < s->count;
+    return TRI_OK;
+}
+
+/* Lane k takes pieces k, k + LANES, ... on every rank, whichever lane is ahead. */
+static tri_status run_sum(struct comm_mpi *m, struct sum *s, struct tri_wait *wait)
+{
+    bool busy = s->count > 0;
+
+    for (int k = 0; k < LANES; k++)
+        s->piece[k].next = k * s->length;
+    while (busy) {
+        busy = false;
+        for (int k = 0; k < LANES; k++)
+            TRI_TRY(advance(m, s, k, wait, &busy));
+        if (busy && !tri_wait_pause(wait))
+            return fail_timeout(m, "allreduce");
+    }
+    return TRI_OK;
+}
+
 static tri_status allreduce_mpi(struct tri_comm *c, void *buf, int64_t count, enum tri_dtype dtype,
                                 enum tri_reduce op, bool fixed_tree)
 {
     struct comm_mpi *m = self_of(c);
-    size_t elem = tri_dtype_bytes(tri_reduce_dtype(dtype));
-    int64_t segment = (int64_t)(SEGMENT_BYTES / elem);
     struct tri_wait wait = tri_wait_begin(c->timeout_ms);
-    tri_reduce_fn *fn;
+    struct sum s = {.buf = buf,
+                    .count = count,
+                    .dtype = dtype,
+                    .stored = tri_dtype_bytes(dtype),
+                    .elem = tri_dtype_bytes(tri_reduce_dtype(dtype))};
+    tri_status st;
 
     TRI_TRY(check_usable(m, "allreduce"));
-    TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &fn));
+    TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &s.fn));
     TRI_TRY(check_tree(c, fixed_tree));
-    for (int64_t at = 0; at < count; at += segment) {
-        int64_t now = count - at < segment ? count - at : segment;
-        unsigned char *part = (unsigned char *)buf + (size_t)at * tri_dtype_bytes(dtype);
-        const struct tri_rounds *plan;
-        void *data;
-
-        TRI_TRY(find_plan(m, (struct cached){.make = choose(m, now, elem), .count = now}, &plan));
-        TRI_TRY(widen(m, part, now, dtype, &data));
-        TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "allreduce"));
-        if (data != part)
-            tri_reduce_narrow(part, data, now, dtype);
-    }
-    return TRI_OK;
+    s.length = piece_length(count, s.elem);
+    if (count > 0)
+        TRI_TRY(find_plans(m, &s));
+    st = run_sum(m, &s, &wait);
+    m->broken = m->broken || st != TRI_OK;
+    return st;
 }
 
 static tri_status reduce_scatter_mpi(struct tri_comm *c, void *buf, int64_t count,
@@ -341,7 +469,7 @@ static tri_status reduce_scatter_mpi(struct tri_comm *c, void *buf, int64_t coun
     TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), TRI_REDUCE_SUM, &fn));
     TRI_TRY(check_tree(c, fixed_tree));
     TRI_TRY(find_plan(m, wanted, &plan));
-    TRI_TRY(widen(m, buf, count, dtype, &data));
+    TRI_TRY(widen(&m->lane[0], buf, count, dtype, &data));
     TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "reduce-scatter"));
     tri_comm_slice(count, slices, c->rank, &first, &n);
     if (data != buf)
@@ -419,15 +547,17 @@ static void destroy_mpi(struct tri_comm *c)
         tri_rounds_finish(&m->plan[i].rounds);
     /* Messages that never completed still name these buffers: a broken communicator keeps them, and
      * its MPI side. */
-    if (!m->broken) {
-        if (m->comm != MPI_COMM_NULL)
-            (void)MPI_Comm_free(&m->comm);
-        tri_free(m->scratch);
-        tri_free(m->wide);
+    if (!m->broken && m->comm != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&m->comm);
+    for (int k = 0; k < LANES; k++) {
+        if (!m->broken) {
+            tri_free(m->lane[k].scratch);
+            tri_free(m->lane[k].wide);
+        }
+        tri_free(m->lane[k].request);
+        tri_free(m->lane[k].request_peer);
+        tri_free(m->lane[k].finished);
     }
-    tri_free(m->request);
-    tri_free(m->request_peer);
-    tri_free(m->finished);
     tri_free(m->host);
     tri_free(m->name);
     tri_free(m);
@@ -473,7 +603,10 @@ tri_status tri_comm_mpi_create(const void *mpi_comm, const char *name, int64_t t
                         sizeof(*m));
     m->comm = MPI_COMM_NULL;
     m->chunk = CHUNK_BYTES;
-    m->link = (struct tri_link){.send = send_mpi, .recv = recv_mpi, .test = test_mpi};
+    for (int k = 0; k < LANES; k++)
+        m->lane[k] = (struct lane){.link = {.send = send_mpi, .recv = recv_mpi, .test = test_mpi},
+                                   .owner = m,
+                                   .tag = k + 1};
     m->base.ops = &mpi_ops;
     m->base.timeout_ms = timeout_ms;
     m->base.name = m->name = tri_strdup(name);
