@@ -157,3 +157,21 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int w
     spec->local_rank = t->local_rank;
     return TRI_OK;
 }
+
+void tri_compression_choose(const struct tri_gradient_options *gradient,
+                            const struct tri_optimizer_options *optimizer,
+                            const struct tri_mesh *mesh, const struct tri_topology *t,
+                            uint64_t seed, const struct tri_level_costs *costs,
+                            struct tri_exchange_spec *spec)
+{
+    struct tri_compress_layout layout = {.rank = mesh->coord[TRI_AXIS_DATA],
+                                         .ranks = mesh->size[TRI_AXIS_DATA],
+                                         .node = t != NULL ? t->node : 0,
+                                         .nodes = t != NULL ? t->nodes : 1,
+                                         .slices = spec->slices};
+    struct tri_compress_spec *c = &spec->compress;
+
+    *c = tri_compress_spec_make(gradient, optimizer, seed, &layout);
+    if (costs->known && costs->bytes_per_s[c->level] > 0)
+        c->link = (struct tri_link_rate){costs->bytes_per_s[c->level], costs->latency_s[c->level]};
+}

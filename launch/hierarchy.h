@@ -38,4 +38,12 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int w
                                 struct tri_level_costs *c,
                                 struct tri_exchange_spec *spec) TRI_CHECKED;
 
+/* Fills spec->compress from the options, for the levels that spec has; t NULL: all ranks on one
+ * node. The link of the estimate is the one in costs where they are known. Local. */
+void tri_compression_choose(const struct tri_gradient_options *gradient,
+                            const struct tri_optimizer_options *optimizer,
+                            const struct tri_mesh *mesh, const struct tri_topology *t,
+                            uint64_t seed, const struct tri_level_costs *costs,
+                            struct tri_exchange_spec *spec);
+
 #endif

@@ -216,18 +216,10 @@ static void fill_faults(struct tri_job *job)
     job->spec.faults = job->faults;
 }
 
-/* The link is the one that was measured for the choice of levels, where that was done. */
-static void fill_compression(struct tri_job *job, int nodes)
+static void fill_compression(struct tri_job *job, const struct tri_topology *t)
 {
-    const struct tri_config *cfg = job->cfg;
-    const struct tri_level_costs *costs = &job->level_costs;
-    struct tri_compress_spec *c = &job->spec.exchange.compress;
-
-    *c = tri_compress_spec_make(&cfg->gradient, &cfg->optimizer, (uint64_t)cfg->run.seed,
-                                job->nranks, nodes);
-    if (costs->known && costs->bytes_per_s[TRI_LEVEL_ALL] > 0)
-        c->link = (struct tri_link_rate){costs->bytes_per_s[TRI_LEVEL_ALL],
-                                         costs->latency_s[TRI_LEVEL_ALL]};
+    tri_compression_choose(&job->cfg->gradient, &job->cfg->optimizer, &job->spec.mesh, t,
+                           job->spec.seed, &job->level_costs, &job->spec.exchange);
 }
 
 static void fill_spec(struct tri_job *job)
@@ -245,7 +237,7 @@ static void fill_spec(struct tri_job *job)
     job->groups = tri_group_rules_make(&cfg->optimizer);
     job->spec.groups = &job->groups;
     job->spec.exchange = tri_exchange_spec_make(&cfg->gradient, cfg->run.deterministic);
-    fill_compression(job, 1);
+    fill_compression(job, NULL);
     job->spec.update = tri_update_spec_make(&cfg->optimizer, &cfg->schedule,
                                             cfg->gradient.clip_norm, job->total_steps);
     tri_precision_control(&cfg->precision, &job->spec.update.control);
@@ -348,7 +340,7 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
         tri_level_costs_load(resumed, &job->level_costs);
     TRI_TRY(tri_hierarchy_choose(w, mpi_comm, job->cfg->gradient.hierarchy, &job->level_costs,
                                  &job->spec.exchange));
-    fill_compression(job, w->topology.nodes);
+    fill_compression(job, &w->topology);
     return TRI_OK;
 }
 

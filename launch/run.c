@@ -130,9 +130,6 @@ static tri_status fill_spec(struct tri_run *run, const struct tri_run_spec *rs)
     run->groups = tri_group_rules_make(&set->optimizer);
     spec->groups = &run->groups;
     spec->exchange = tri_exchange_spec_make(&set->gradient, spec->deterministic);
-    spec->exchange.compress =
-        tri_compress_spec_make(&set->gradient, &set->optimizer, spec->seed, spec->mesh.nranks,
-                               run->world != NULL ? run->world->topology.nodes : 1);
     spec->update =
         tri_update_spec_make(&set->optimizer, &set->schedule, set->gradient.clip_norm, total);
     return tri_grains_make(&spec->mesh, rs->batch, rs->grain, spec->deterministic, &spec->grains);
@@ -210,10 +207,13 @@ static tri_status choose_hierarchy(struct tri_run *run, const void *mpi_comm)
 {
     struct tri_level_costs costs = {.known = false};
 
-    if (run->world == NULL)
-        return TRI_OK;
-    return tri_hierarchy_choose(run->world, mpi_comm, run->set.gradient.hierarchy, &costs,
-                                &run->spec.exchange);
+    if (run->world != NULL)
+        TRI_TRY(tri_hierarchy_choose(run->world, mpi_comm, run->set.gradient.hierarchy, &costs,
+                                     &run->spec.exchange));
+    tri_compression_choose(&run->set.gradient, &run->set.optimizer, &run->spec.mesh,
+                           run->world != NULL ? &run->world->topology : NULL, run->spec.seed,
+                           &costs, &run->spec.exchange);
+    return TRI_OK;
 }
 
 static tri_status agree(const struct tri_run *run)

@@ -40,30 +40,37 @@ static bool beside_params(const struct tri_value *v)
     return v->role == TRI_ROLE_PARAM || v->buffer;
 }
 
-/* The shape with the number of ranks in front. */
-static struct tri_shape by_rank(const struct tri_shape *s, int size)
+/* The shape with the number of rows in front. */
+static struct tri_shape by_rank(const struct tri_by_rank *b)
 {
-    int64_t dim[TRI_MAX_DIMS] = {size};
+    int64_t dim[TRI_MAX_DIMS] = {b->rows};
 
-    for (int d = 0; d < s->ndim; d++)
-        dim[d + 1] = s->dim[d];
-    return tri_shape_make(s->ndim + 1, dim);
+    for (int d = 0; d < b->whole.ndim; d++)
+        dim[d + 1] = b->whole.dim[d];
+    return tri_shape_make(b->whole.ndim + 1, dim);
 }
 
 static void add_tensor(struct tri_session *s, const struct tri_exec *x, const struct tri_value *v,
                        tri_vid id, int rank, int size)
 {
-    struct tri_shape shape = v->by_rank ? by_rank(&v->shape, size) : v->shape;
+    const struct tri_by_rank *own = v->by_rank;
+    struct tri_shape shape = own != NULL ? by_rank(own) : v->shape;
     int64_t count = tri_shape_count(&shape), first = count * rank / size;
+    int64_t end = count * (rank + 1) / size;
+
+    if (own != NULL) {
+        first = own->row * tri_shape_count(&own->whole) + own->first;
+        end = first + own->count;
+    }
 
     s->tensor[s->ntensor] = (struct tri_checkpoint_tensor){
         .name = tri_pool_printf(&s->pool, "%s/%s", beside_params(v) ? "param" : "state", v->name),
         .dtype = v->dtype,
         .shape = shape,
-        .by_rank = v->by_rank,
+        .by_rank = own != NULL,
         .data = tri_exec_value(x, id),
         .first = first,
-        .count = count * (rank + 1) / size - first,
+        .count = end - first,
     };
     s->kept[s->ntensor] = (struct tri_kept){.name = v->name, .param = v->role == TRI_ROLE_PARAM};
     s->ntensor++;

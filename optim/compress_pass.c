@@ -37,23 +37,34 @@ static const struct tri_compressor *method_of(int name)
     }
 }
 
-static const char *refuse(bool all, int ranks, int nodes)
+/* Why compression between nodes cannot be; NULL: it can. */
+static const char *refuse(const struct tri_gradient_options *gradient,
+                          const struct tri_compress_layout *l)
 {
-    if (all || nodes == ranks)
+    if (gradient->compress.level == TRI_COMPRESS_ALL || l->nodes == l->ranks)
         return NULL;
-    return nodes == 1 ? "all ranks share one node (gradient.compress.level is inter)"
-                      : "nodes hold several ranks (gradient.compress.level is inter)";
+    if (l->nodes == 1)
+        return "all ranks share one node (gradient.compress.level is inter)";
+    if (l->slices == 0)
+        return "the exchange is flat (gradient.compress.level is inter)";
+    if (gradient->compress.name == TRI_COMPRESS_POWERSGD)
+        return "slices of nodes are no matrices (gradient.compress.level is inter)";
+    return NULL;
 }
 
 struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_options *gradient,
                                                 const struct tri_optimizer_options *o,
-                                                uint64_t seed, int ranks, int nodes)
+                                                uint64_t seed, const struct tri_compress_layout *l)
 {
-    bool all = gradient->compress.level == TRI_COMPRESS_ALL;
+    bool inter = gradient->compress.level == TRI_COMPRESS_INTER && l->nodes < l->ranks;
     struct tri_compress_spec s = {
         .name = tri_compress_name(gradient->compress.name),
-        .off = refuse(all, ranks, nodes),
-        .link = nodes > 1 ? between_nodes : inside_node,
+        .off = refuse(gradient, l),
+        .link = l->nodes > 1 ? between_nodes : inside_node,
+        .level = inter ? TRI_LEVEL_INTER : TRI_LEVEL_ALL,
+        .rank = inter ? l->node : l->rank,
+        .ranks = inter ? l->nodes : l->ranks,
+        .slices = inter ? l->slices : 1,
         .method = method_of(gradient->compress.name),
         .ratio = gradient->compress.ratio,
         .force = gradient->compress.force,
@@ -78,6 +89,9 @@ struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_option
 static struct tri_attr_compress attributes(const struct tri_compress_spec *spec)
 {
     return (struct tri_attr_compress){.method = spec->method,
+                                      .level = spec->level,
+                                      .rank = spec->rank,
+                                      .ranks = spec->ranks,
                                       .seed = spec->seed,
                                       .ratio = spec->ratio,
                                       .momentum = spec->momentum,
@@ -106,12 +120,13 @@ bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
 }
 
 void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
-                               const struct tri_compress_spec *spec, int ranks,
+                               const struct tri_compress_spec *spec,
                                struct tri_compress_estimate *e)
 {
     const struct tri_value *v = &g->value[s->value];
     struct tri_attr_compress a = attributes(spec);
     int64_t count = tri_shape_count(&v->shape), n, m, payload;
+    int ranks = spec->ranks;
     double bytes = 4.0 * (double)count, share = 2.0 * (ranks - 1) / ranks, work, sent;
 
     matrix_of(v, &n, &m);
@@ -127,8 +142,8 @@ void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *
     }
     e->bytes += 4 * count;
     e->payload += payload;
-    e->plain_s += share * bytes / spec->link.bytes_per_s;
-    e->compressed_s += sent / spec->link.bytes_per_s + work;
+    e->plain_s += share * bytes / spec->link.bytes_per_s / spec->slices;
+    e->compressed_s += (sent / spec->link.bytes_per_s + work) / spec->slices;
 }
 
 static const char *state_name(struct tri_graph *g, const char *parameter, const char *what)
@@ -137,67 +152,178 @@ static const char *state_name(struct tri_graph *g, const char *parameter, const 
 }
 
 static tri_vid make_state(struct tri_graph *g, const char *parameter, const char *what,
-                          struct tri_shape shape, enum tri_init_kind init, bool by_rank)
+                          struct tri_shape shape, enum tri_init_kind init)
 {
-    tri_vid v = tri_graph_state(g, state_name(g, parameter, what), TRI_F32, shape,
-                                (struct tri_init){.kind = init, .a = 1});
+    return tri_graph_state(g, state_name(g, parameter, what), TRI_F32, shape,
+                           (struct tri_init){.kind = init, .a = 1});
+}
 
-    if (v != TRI_NONE)
-        g->value[v].by_rank = by_rank;
+/* Elements [first, first + shape) of a gradient that are compressed together. */
+struct piece {
+    struct tri_shape whole, shape;
+    int64_t first, count; /* count 0: nothing of it is this rank's */
+};
+
+static struct piece whole_piece(const struct tri_shape *s)
+{
+    return (struct piece){.whole = *s, .shape = *s, .count = tri_shape_count(s)};
+}
+
+static tri_vid make_own_state(struct tri_graph *g, const char *parameter, const char *what,
+                              const struct piece *p, const struct tri_compress_spec *spec)
+{
+    struct tri_by_rank *own = tri_pool_alloc(&g->pool, sizeof(*own));
+    tri_vid v = make_state(g, parameter, what, p->shape, TRI_INIT_ZERO);
+
+    if (own == NULL)
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot describe a state"));
+    if (v == TRI_NONE || own == NULL)
+        return TRI_NONE;
+    *own = (struct tri_by_rank){.whole = p->whole,
+                                .row = spec->rank,
+                                .rows = spec->ranks,
+                                .first = p->first,
+                                .count = p->count};
+    g->value[v].by_rank = own;
     return v;
 }
 
-static tri_vid compress_one(struct tri_graph *g, struct tri_sum *s,
-                            const struct tri_attr_compress *attrs)
+/* The payload of x, a piece of the gradient of s. Without elements: only the states. */
+static tri_vid compress_one(struct tri_graph *g, struct tri_sum *s, tri_vid x,
+                            const struct piece *p, const struct tri_compress_spec *spec)
 {
     const char *name = g->value[s->target].name;
-    struct tri_shape shape = g->value[s->value].shape;
-    tri_vid in[4] = {s->value, TRI_NONE, g->counters, TRI_NONE};
-    struct tri_attrs a = {.compress = *attrs};
+    tri_vid in[4] = {x, TRI_NONE, g->counters, TRI_NONE};
+    struct tri_attrs a = {.compress = attributes(spec)};
 
     a.compress.stream = tri_hash_name(name);
-    in[1] = make_state(g, name, "residual", shape, TRI_INIT_ZERO, true);
-    if (attrs->momentum != 0) {
-        in[3] = make_state(g, name, "velocity", shape, TRI_INIT_ZERO, true);
+    in[1] = make_own_state(g, name, "residual", p, spec);
+    if (spec->momentum != 0) {
+        in[3] = make_own_state(g, name, "velocity", p, spec);
         s->corrected = true;
     }
-    return tri_graph_op1(g, TRI_OP_COMPRESS, name, in, 4, &a);
+    return p->count > 0 ? tri_graph_op1(g, TRI_OP_COMPRESS, name, in, 4, &a) : TRI_NONE;
+}
+
+/* All ranks' payloads of the n of payload[] that are not TRI_NONE; the stride of a rank's. */
+static tri_vid gather(struct tri_graph *g, const tri_vid *payload, int n, const char *name,
+                      const struct tri_compress_spec *spec, int64_t *stride)
+{
+    struct tri_attrs comm = {
+        .comm = {.axis = TRI_AXIS_DATA, .level = spec->level, .ranks = spec->ranks}};
+    tri_vid *part = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*part)), flat;
+    int count = 0;
+
+    if (part == NULL) {
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d payloads", n));
+        return TRI_NONE;
+    }
+    for (int i = 0; i < n; i++)
+        if (payload[i] != TRI_NONE)
+            part[count++] = payload[i];
+    if (count == 0)
+        return TRI_NONE;
+    flat = tri_graph_op1(g, TRI_OP_PACK, name, part, count, NULL);
+    if (flat == TRI_NONE)
+        return TRI_NONE;
+    *stride = tri_shape_count(&g->value[flat].shape);
+    return tri_graph_op1(g, TRI_OP_GATHER, name, &flat, 1, &comm);
+}
+
+/* Decodes what lies at *at of the payloads (moved behind it), into x from `first` on where given.
+ */
+static tri_vid decompress_one(struct tri_graph *g, const char *parameter, tri_vid gathered,
+                              int64_t stride, int64_t *at, int64_t bytes, struct tri_shape shape,
+                              tri_vid x, int64_t first, const struct tri_compress_spec *spec)
+{
+    struct tri_attrs a = {.compress = attributes(spec)};
+
+    *at = tri_pack_next(*at, TRI_U8);
+    a.compress.stream = tri_hash_name(parameter);
+    a.compress.offset = *at;
+    a.compress.stride = stride;
+    a.compress.first = first;
+    a.compress.shape = shape;
+    *at += bytes;
+    return tri_graph_op1(g, TRI_OP_DECOMPRESS, parameter, (tri_vid[]){gathered, g->counters, x}, 3,
+                         &a);
 }
 
 static void append_payloads(struct tri_graph *g, const int32_t *sum, int n, const char *name,
-                            const struct tri_mesh *mesh, const struct tri_compress_spec *spec)
+                            const struct tri_compress_spec *spec)
 {
-    struct tri_attr_compress attrs = attributes(spec);
-    struct tri_attrs comm = {.comm = {.axis = TRI_AXIS_DATA, .ranks = mesh->size[TRI_AXIS_DATA]}};
-    tri_vid *payload = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*payload));
-    tri_vid in[2] = {TRI_NONE, g->counters};
-    int64_t at = 0;
+    tri_vid *payload = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*payload)), all;
+    int64_t at = 0, stride = 0;
 
     if (payload == NULL) {
         tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d payloads", n));
         return;
     }
-    attrs.rank = mesh->coord[TRI_AXIS_DATA];
-    attrs.ranks = comm.comm.ranks;
-    for (int i = 0; i < n; i++)
-        payload[i] = compress_one(g, &g->sum[sum[i]], &attrs);
-    in[0] = tri_graph_op1(g, TRI_OP_PACK, name, payload, n, NULL);
-    if (in[0] == TRI_NONE)
-        return;
-    attrs.stride = tri_shape_count(&g->value[in[0]].shape);
-    in[0] = tri_graph_op1(g, TRI_OP_GATHER, name, in, 1, &comm);
-    for (int i = 0; i < n && in[0] != TRI_NONE; i++) {
+    for (int i = 0; i < n; i++) {
         struct tri_sum *s = &g->sum[sum[i]];
-        const char *parameter = g->value[s->target].name;
-        struct tri_attrs a = {.compress = attrs};
+        struct piece p = whole_piece(&g->value[s->value].shape);
 
-        at = tri_pack_next(at, TRI_U8);
-        a.compress.stream = tri_hash_name(parameter);
-        a.compress.offset = at;
-        a.compress.shape = g->value[s->value].shape;
-        at += tri_shape_count(&g->value[payload[i]].shape);
-        s->value = tri_graph_op1(g, TRI_OP_DECOMPRESS, parameter, in, 2, &a);
+        payload[i] = compress_one(g, s, s->value, &p, spec);
     }
+    all = gather(g, payload, n, name, spec, &stride);
+    for (int i = 0; i < n && all != TRI_NONE; i++) {
+        struct tri_sum *s = &g->sum[sum[i]];
+
+        s->value = decompress_one(g, g->value[s->target].name, all, stride, &at,
+                                  tri_shape_count(&g->value[payload[i]].shape),
+                                  g->value[s->value].shape, TRI_NONE, 0, spec);
+    }
+}
+
+/* The part of elements [at, at + shape) of a bucket that lies in [first, end). */
+static struct piece cut_piece(const struct tri_shape *whole, int64_t at, int64_t first, int64_t end)
+{
+    int64_t stop = at + tri_shape_count(whole);
+    struct piece p = {.whole = *whole};
+
+    first = first > at ? first : at;
+    end = end < stop ? end : stop;
+    p.count = end > first ? end - first : 0;
+    p.first = p.count > 0 ? first - at : 0;
+    p.shape = tri_shape_make(1, (const int64_t[]){p.count > 0 ? p.count : 1});
+    return p;
+}
+
+tri_vid tri_compress_slice(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                           tri_vid x, int64_t first, int64_t count,
+                           const struct tri_compress_spec *spec)
+{
+    struct piece *piece = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*piece));
+    tri_vid *payload = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*payload)), all;
+    int64_t *place = tri_pool_alloc(&g->pool, (size_t)n * sizeof(*place)), at = 0, stride = 0;
+
+    if (piece == NULL || payload == NULL || place == NULL) {
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d pieces", n));
+        return TRI_NONE;
+    }
+    for (int i = 0; i < n; i++) {
+        struct tri_sum *s = &g->sum[sum[i]];
+        struct tri_shape whole = g->value[s->value].shape;
+        tri_vid part = TRI_NONE;
+
+        at = tri_pack_next(at, TRI_F32);
+        piece[i] = cut_piece(&whole, at, first, first + count);
+        place[i] = at + piece[i].first;
+        at += tri_shape_count(&whole);
+        if (piece[i].count > 0)
+            part = tri_graph_op1(
+                g, TRI_OP_VIEW, g->value[s->target].name, &x, 1,
+                &(struct tri_attrs){.view = {.offset = place[i], .shape = piece[i].shape}});
+        payload[i] = compress_one(g, s, part, &piece[i], spec);
+    }
+    at = 0;
+    all = gather(g, payload, n, name, spec, &stride);
+    for (int i = 0; i < n && all != TRI_NONE; i++)
+        if (payload[i] != TRI_NONE)
+            x = decompress_one(g, g->value[g->sum[sum[i]].target].name, all, stride, &at,
+                               tri_shape_count(&g->value[payload[i]].shape), piece[i].shape, x,
+                               place[i], spec);
+    return x;
 }
 
 /* Packs part[0..n), sums them over the data axis, and replaces each by its view. */
@@ -232,14 +358,15 @@ static void append_low_rank(struct tri_graph *g, const int32_t *sum, int n, cons
     for (int i = 0; i < n; i++) {
         const struct tri_sum *s = &g->sum[sum[i]];
         const char *parameter = g->value[s->target].name;
-        struct tri_shape shape = g->value[s->value].shape, right = {.ndim = 2};
+        struct tri_shape right = {.ndim = 2};
+        struct piece all = whole_piece(&g->value[s->value].shape);
         tri_vid in[3] = {s->value};
         int32_t op;
 
         matrix_of(&g->value[s->value], &right.dim[1], &right.dim[0]);
         right.dim[1] = spec->low_rank;
-        in[1] = make_state(g, parameter, "residual", shape, TRI_INIT_ZERO, true);
-        in[2] = make_state(g, parameter, "right", right, TRI_INIT_NORMAL, false);
+        in[1] = make_own_state(g, parameter, "residual", &all, spec);
+        in[2] = make_state(g, parameter, "right", right, TRI_INIT_NORMAL);
         op = tri_graph_op(g, TRI_OP_LOWRANK_LEFT, parameter, in, 3, NULL, UINT32_MAX);
         if (op == TRI_NONE)
             return;
@@ -268,12 +395,12 @@ static void append_low_rank(struct tri_graph *g, const int32_t *sum, int n, cons
 }
 
 void tri_compress_bucket(struct tri_graph *g, const int32_t *sum, int n, const char *name,
-                         const struct tri_mesh *mesh, const struct tri_compress_spec *spec)
+                         const struct tri_compress_spec *spec)
 {
     if (spec->low_rank > 0)
         append_low_rank(g, sum, n, name, spec);
     else
-        append_payloads(g, sum, n, name, mesh, spec);
+        append_payloads(g, sum, n, name, spec);
 }
 
 static void commit(struct tri_graph *g, const char *name, tri_vid state, tri_vid next,

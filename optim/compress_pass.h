@@ -7,7 +7,6 @@
 #include "runtime/core/status.h"
 #include "runtime/core/text.h"
 #include "runtime/graph/graph.h"
-#include "runtime/plan/mesh.h"
 
 /* The link that the exchange crosses, for the estimate. */
 struct tri_link_rate {
@@ -22,17 +21,27 @@ struct tri_compress_spec {
     double ratio;                        /* topk, randk */
     double momentum;                     /* of the correction; 0: plain error feedback */
     bool nesterov;
-    bool force;    /* without asking the estimate, and on one rank too */
-    uint64_t seed; /* of random choices */
+    bool force;           /* without asking the estimate, and on one rank too */
+    uint64_t seed;        /* of random choices */
+    enum tri_level level; /* INTER: the slices of nodes, in two levels; else ALL */
+    int rank, ranks;      /* contributors: data ranks, or nodes */
+    int slices;           /* INTER: of a node */
     struct tri_link_rate link;
 };
 
-/* What gradient.compress asks for in a job of `ranks` ranks on `nodes` nodes; sgd's momentum is
+/* What a job looks like to compression. */
+struct tri_compress_layout {
+    int rank, ranks, node, nodes;
+    int slices; /* of the exchange in two levels; 0: flat */
+};
+
+/* What gradient.compress asks for in a job; sgd's momentum is
  * corrected where topk or randk send few elements of it, unless momentum_correction says no.
  * Without a name: no compression. Local. */
 struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_options *gradient,
                                                 const struct tri_optimizer_options *optimizer,
-                                                uint64_t seed, int ranks, int nodes);
+                                                uint64_t seed,
+                                                const struct tri_compress_layout *layout);
 
 /* Bytes before and behind compression, and estimated seconds of an exchange without and with it. */
 struct tri_compress_estimate {
@@ -44,17 +53,23 @@ struct tri_compress_estimate {
  * Local. */
 bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
                       const struct tri_compress_spec *spec);
-/* Adds the gradient of s, exchanged between n ranks, to e. Local. */
+/* Adds the gradient of s to e. Local. */
 void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
-                               const struct tri_compress_spec *spec, int n,
+                               const struct tri_compress_spec *spec,
                                struct tri_compress_estimate *e);
 
 /* Appends the exchange of the gradients sum[0..n) (indices in g->sum) over the data axis and
  * replaces their values by the sums. Makes the states "compress/<parameter>/residual" and
- * "velocity" (of each rank), or for low rank "right" (the same on all ranks). Same on all ranks:
- * all but mesh->rank. */
+ * "velocity" (by rank), or for low rank "right" (the same on all ranks). Same on all ranks: all but
+ * spec->rank. */
 void tri_compress_bucket(struct tri_graph *g, const int32_t *sum, int n, const char *name,
-                         const struct tri_mesh *mesh, const struct tri_compress_spec *spec);
+                         const struct tri_compress_spec *spec);
+/* The same for the slice [first, first + count) of the flat bucket x of those gradients, which
+ * holds the sum of this rank's node: returns x with the sum of all nodes there. A gradient's state
+ * is the part of it that lies in the slice. count 0: only makes the states. */
+tri_vid tri_compress_slice(struct tri_graph *g, const int32_t *sum, int n, const char *name,
+                           tri_vid x, int64_t first, int64_t count,
+                           const struct tri_compress_spec *spec);
 
 /* Appends a COMMIT for each state of compression, behind the decision in `scalars`. Local. */
 void tri_compress_commit(struct tri_graph *g, tri_vid scalars);

@@ -71,12 +71,21 @@ static tri_vid append_collective(struct tri_graph *g, enum tri_op_kind kind, con
     return tri_graph_op1(g, kind, name, &x, 1, &attrs);
 }
 
-/* The sum of a flat bucket over all data ranks. */
-static tri_vid append_reduction(struct tri_graph *g, const char *name, tri_vid flat,
+/* Gradients of a bucket that are exchanged alike: indices in g->sum. */
+struct part {
+    const int32_t *sum;
+    int n;
+    const char *name;
+    bool compressed; /* between nodes */
+};
+
+/* The sum of the flat bucket of p over all data ranks. */
+static tri_vid append_reduction(struct tri_graph *g, const struct part *p, tri_vid flat,
                                 const struct tri_exchange_spec *spec)
 {
     struct tri_attr_comm all = {.axis = TRI_AXIS_DATA, .fixed_tree = spec->fixed_tree};
     struct tri_attr_comm intra = all, inter = all;
+    const char *name = p->name;
     tri_vid x = flat;
 
     if (spec->slices == 0 || flat == TRI_NONE)
@@ -88,7 +97,10 @@ static tri_vid append_reduction(struct tri_graph *g, const char *name, tri_vid f
                    &inter.first, &inter.count);
     x = append_collective(g, TRI_OP_REDUCE_SCATTER, tri_pool_printf(&g->pool, "%s.scatter", name),
                           x, &intra);
-    if (inter.count > 0 && x != TRI_NONE)
+    if (p->compressed && x != TRI_NONE)
+        x = tri_compress_slice(g, p->sum, p->n, tri_pool_printf(&g->pool, "%s.inter", name), x,
+                               inter.first, inter.count, &spec->compress);
+    else if (inter.count > 0 && x != TRI_NONE)
         x = append_collective(g, TRI_OP_ALLREDUCE, tri_pool_printf(&g->pool, "%s.inter", name), x,
                               &inter);
     return append_collective(g, TRI_OP_ALLGATHER, tri_pool_printf(&g->pool, "%s.gather", name), x,
@@ -96,67 +108,78 @@ static tri_vid append_reduction(struct tri_graph *g, const char *name, tri_vid f
 }
 
 /* Appends pack, reduction and views of gradients; the views replace the sums' values. */
-static void append_sum(struct tri_graph *g, const struct ready *r, int len, int number,
-                       const struct tri_exchange_spec *spec, tri_vid *parts)
+static void append_sum(struct tri_graph *g, const struct part *p,
+                       const struct tri_exchange_spec *spec)
 {
-    const char *name = tri_pool_printf(&g->pool, "bucket.%d", number);
-    size_t elem = tri_dtype_bytes(g->value[g->sum[r[0].sum].value].dtype);
-    size_t offset = 0;
-    tri_vid flat, reduced;
+    tri_vid *value = tri_pool_alloc(&g->pool, (size_t)p->n * sizeof(*value)), flat, reduced;
+    int64_t at = 0;
 
-    for (int i = 0; i < len; i++)
-        parts[i] = g->sum[r[i].sum].value;
-    flat = tri_graph_op1(g, TRI_OP_PACK, name, parts, len, NULL);
-    reduced = append_reduction(g, name, flat, spec);
-    for (int i = 0; i < len && reduced != TRI_NONE; i++) {
-        const struct tri_value *part = &g->value[parts[i]];
-        struct tri_attrs view = {
-            .view = {.offset = (int64_t)(offset / elem), .shape = part->shape}};
+    if (value == NULL) {
+        tri_graph_fail(g, tri_fail(TRI_ERR_NOMEM, "exchange: cannot list %d gradients", p->n));
+        return;
+    }
+    for (int i = 0; i < p->n; i++)
+        value[i] = g->sum[p->sum[i]].value;
+    flat = tri_graph_op1(g, TRI_OP_PACK, p->name, value, p->n, NULL);
+    reduced = append_reduction(g, p, flat, spec);
+    for (int i = 0; i < p->n && reduced != TRI_NONE; i++) {
+        const struct tri_value *v = &g->value[value[i]];
+        struct tri_attrs view = {.view = {.shape = v->shape}};
 
-        offset += padded_bytes(g, &r[i]);
-        g->sum[r[i].sum].value = tri_graph_op1(g, TRI_OP_VIEW, part->name, &reduced, 1, &view);
+        at = tri_pack_next(at, v->dtype);
+        view.view.offset = at;
+        at += tri_shape_count(&v->shape);
+        g->sum[p->sum[i]].value = tri_graph_op1(g, TRI_OP_VIEW, v->name, &reduced, 1, &view);
     }
 }
 
-/* Sorts r[0..len) into those that are summed as they are and, behind them, those that are
- * compressed; returns the number of the former. */
-static int split_bucket(const struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
-                        int len, const struct tri_compress_spec *spec, int32_t *chosen,
+/* Sorts the sums of r[0..len) into those that are compressed and, behind them, those that are
+ * exchanged as they are; returns the number of the former. */
+static int split_bucket(const struct tri_graph *g, const struct ready *r, int len,
+                        const struct tri_compress_spec *spec, int32_t *sorted,
                         struct tri_compress_estimate *total)
 {
     struct tri_compress_estimate e = {0};
-    int nplain = 0, nchosen = 0;
+    int n = 0, nplain = 0;
     bool pays;
 
     for (int i = 0; i < len; i++)
         if (tri_compress_can(g, &g->sum[r[i].sum], spec))
-            tri_compress_estimate_add(g, &g->sum[r[i].sum], spec, mesh->size[TRI_AXIS_DATA], &e);
+            tri_compress_estimate_add(g, &g->sum[r[i].sum], spec, &e);
     pays = spec->force || e.compressed_s < e.plain_s;
-    for (int i = 0; i < len; i++) {
+    for (int i = 0; i < len; i++)
         if (pays && tri_compress_can(g, &g->sum[r[i].sum], spec))
-            chosen[nchosen++] = r[i].sum;
-        else
-            r[nplain++] = r[i];
-    }
+            sorted[n++] = r[i].sum;
+    for (int i = 0; i < len; i++)
+        if (!pays || !tri_compress_can(g, &g->sum[r[i].sum], spec))
+            sorted[n + nplain++] = r[i].sum;
     total->bytes += e.bytes;
     total->plain_s += e.plain_s;
     total->payload += pays ? e.payload : e.bytes;
     total->compressed_s += pays ? e.compressed_s : e.plain_s;
-    return nplain;
+    return n;
 }
 
-static void append_bucket(struct tri_graph *g, const struct tri_mesh *mesh, struct ready *r,
-                          int len, int number, const struct tri_exchange_spec *spec, tri_vid *parts,
-                          struct tri_compress_estimate *total)
+static void append_bucket(struct tri_graph *g, const struct tri_mesh *mesh, const struct ready *r,
+                          int len, int number, const struct tri_exchange_spec *spec,
+                          int32_t *sorted, struct tri_compress_estimate *total)
 {
-    int nplain = split_bucket(g, mesh, r, len, &spec->compress, parts, total);
+    const struct tri_compress_spec *c = &spec->compress;
+    struct part dense = {.name = tri_pool_printf(&g->pool, "bucket.%d", number)}, few = {0};
 
-    if (nplain < len)
-        tri_compress_bucket(g, parts, len - nplain,
-                            tri_pool_printf(&g->pool, "bucket.%d.%s", number, spec->compress.name),
-                            mesh, &spec->compress);
-    if (nplain > 0 && mesh->size[TRI_AXIS_DATA] > 1)
-        append_sum(g, r, nplain, number, spec, parts);
+    few.n = split_bucket(g, r, len, c, sorted, total);
+    few.sum = sorted;
+    few.compressed = true;
+    dense.sum = sorted + few.n;
+    dense.n = len - few.n;
+    if (few.n > 0)
+        few.name = tri_pool_printf(&g->pool, "bucket.%d.%s", number, c->name);
+    if (few.n > 0 && c->level == TRI_LEVEL_INTER)
+        append_sum(g, &few, spec);
+    else if (few.n > 0)
+        tri_compress_bucket(g, few.sum, few.n, few.name, c);
+    if (dense.n > 0 && mesh->size[TRI_AXIS_DATA] > 1)
+        append_sum(g, &dense, spec);
 }
 
 static void report(const struct tri_exchange_spec *spec, const struct tri_compress_estimate *e)
@@ -199,11 +222,11 @@ static tri_status append_buckets(struct tri_graph *g, const struct tri_mesh *mes
 {
     size_t limit = bucket_limit(g, r, spec);
     size_t first = limit < TRI_FIRST_BUCKET_BYTES ? limit : TRI_FIRST_BUCKET_BYTES;
-    tri_vid *parts = tri_calloc((size_t)g->nsum, sizeof(*parts), "bucket parts");
+    int32_t *sorted = tri_calloc((size_t)g->nsum, sizeof(*sorted), "sums of a bucket");
     struct tri_compress_estimate total = {0};
     int nold = g->nop, keyed = g->nop;
 
-    if (parts == NULL)
+    if (sorted == NULL)
         return tri_fail(TRI_ERR_NOMEM, "exchange: cannot allocate %d parts", g->nsum);
     for (int i = 0; i < nold; i++)
         key[i] = 2 * i;
@@ -211,12 +234,12 @@ static tri_status append_buckets(struct tri_graph *g, const struct tri_mesh *mes
         int len = bucket_length(g, r + begin, g->nsum - begin, number == 0 ? first : limit);
         int32_t last = r[begin + len - 1].op;
 
-        append_bucket(g, mesh, r + begin, len, number, spec, parts, &total);
+        append_bucket(g, mesh, r + begin, len, number, spec, sorted, &total);
         while (keyed < g->nop)
             key[keyed++] = 2 * (int64_t)last + 1;
         begin += len;
     }
-    tri_free(parts);
+    tri_free(sorted);
     report(spec, &total);
     return tri_graph_status(g);
 }

@@ -90,7 +90,7 @@ const struct tri_opt tri_gradient_rows[] = {
     {"gradient.compress.rank", TRI_OPT_INT, AT(compress.rank), "4", "[1, 1024]",
      "powersgd: rank of the approximation", NULL},
     {"gradient.compress.level", TRI_OPT_ENUM, AT(compress.level), "inter", "inter|all",
-     "compress between nodes only, or everywhere (inter needs one rank a node yet)", NULL},
+     "compress between nodes only, or everywhere", NULL},
     {"gradient.compress.force", TRI_OPT_BOOL, AT(compress.force), "false", NULL,
      "compress even where the estimate says that it does not pay, and on one rank", NULL},
     {"gradient.compress.warmup", TRI_OPT_INT, AT(compress.warmup), "0", "[0, inf)",

@@ -16,22 +16,25 @@ bool tri_by_rank_fits(const struct tri_checkpoint_tensor *t, const struct tri_ma
     return true;
 }
 
-/* out = sum over rows / share. */
-static void spread(const float *rows, int64_t nrows, int64_t n, int64_t share, float *out)
+/* t->data = sum over rows of n elements each / number of t's rows. */
+static void spread(const float *rows, int64_t nrows, int64_t n,
+                   const struct tri_checkpoint_tensor *t)
 {
-    for (int64_t i = 0; i < n; i++) {
+    float *out = t->data;
+
+    for (int64_t i = 0; i < t->count; i++) {
         double sum = 0;
 
         for (int64_t r = 0; r < nrows; r++)
-            sum += (double)rows[r * n + i];
-        out[i] = (float)(sum / (double)share);
+            sum += (double)rows[r * n + t->first % n + i];
+        out[i] = (float)(sum / (double)t->shape.dim[0]);
     }
 }
 
 tri_status tri_by_rank_read(int fd, const char *path, const struct tri_manifest_tensor *s,
                             const struct tri_checkpoint_tensor *t)
 {
-    int64_t nrows = s->shape.dim[0], n = t->count;
+    int64_t nrows = s->shape.dim[0], n = tri_shape_count(&s->shape) / nrows;
     float *rows = tri_calloc((size_t)(nrows * n) + 1, sizeof(*rows), "state by rank");
     uint64_t hash = 0;
     tri_status st = TRI_OK;
@@ -44,9 +47,9 @@ tri_status tri_by_rank_read(int fd, const char *path, const struct tri_manifest_
         st = tri_fail(TRI_ERR_CHECKPOINT, "'%s' is damaged: the checksum of '%s' is wrong", path,
                       t->name);
     else if (nrows == t->shape.dim[0])
-        memcpy(t->data, rows + t->first, (size_t)n * sizeof(*rows));
+        memcpy(t->data, rows + t->first, (size_t)t->count * sizeof(*rows));
     else
-        spread(rows, nrows, n, t->shape.dim[0], t->data);
+        spread(rows, nrows, n, t);
 
 free_rows:
     tri_free(rows);

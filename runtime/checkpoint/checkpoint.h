@@ -23,12 +23,13 @@
 TRI_BEGIN_DECLS
 
 /* A tensor in host memory, whole on every rank, or one by rank: its first dimension is the number
- * of ranks, and each holds and owns its own row.
+ * of ranks (or nodes), and each rank holds and owns its own row, or a piece of one.
  *
  * Tensors by rank are sums in parts (what each rank still owes to the sum of a gradient). Where the
  * number of ranks has changed since the checkpoint, the sum over rows is kept and each new row is
  * an equal share of it; one that the checkpoint lacks starts at zero, and one that the run lacks is
- * dropped. Each of the three is logged once. */
+ * dropped. Each of the three is logged once. Momentum moves between the optimizer and the
+ * compression in the same way: it starts at zero. */
 struct tri_checkpoint_tensor {
     const char *name; /* "state/optimizer/layers.0.weight/exp_avg": slashes are groups */
     enum tri_dtype dtype;

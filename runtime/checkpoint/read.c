@@ -332,9 +332,49 @@ tri_status tri_checkpoint_config(const struct tri_checkpoint *c, char **out)
     return st;
 }
 
+#define OTHER_BYTES 512 /* of a name */
+
 static bool begins_by_rank(const char *name)
 {
     return strncmp(name, TRI_BY_RANK_PREFIX, sizeof(TRI_BY_RANK_PREFIX) - 1) == 0;
+}
+
+/* The momentum of a gradient is a state of the optimizer, or under momentum correction one of the
+ * compression: one may stand in the checkpoint and the other in the run. Writes the other name;
+ * false: `name` is neither. */
+static bool other_momentum(const char *name, char other[OTHER_BYTES])
+{
+    static const char *const head[2] = {"state/optimizer/", TRI_BY_RANK_PREFIX};
+    static const char *const tail[2] = {"/momentum", "/velocity"};
+    size_t n = strlen(name);
+
+    for (int k = 0; k < 2; k++) {
+        size_t h = strlen(head[k]), t = strlen(tail[k]);
+
+        if (n > h + t && strncmp(name, head[k], h) == 0 && strcmp(name + n - t, tail[k]) == 0)
+            return snprintf(other, OTHER_BYTES, "%s%.*s%s", head[1 - k], (int)(n - h - t), name + h,
+                            tail[1 - k]) < OTHER_BYTES;
+    }
+    return false;
+}
+
+static bool may_lack(const struct tri_checkpoint *c, const char *name)
+{
+    char other[OTHER_BYTES];
+
+    return begins_by_rank(name) ||
+           (other_momentum(name, other) && tri_manifest_find(&c->manifest, other, 0) >= 0);
+}
+
+static bool may_drop(const struct tri_checkpoint_tensor *tensor, int ntensor, const char *name)
+{
+    char other[OTHER_BYTES];
+    bool found = begins_by_rank(name);
+
+    if (!found && other_momentum(name, other))
+        for (int k = 0; k < ntensor && !found; k++)
+            found = strcmp(tensor[k].name, other) == 0;
+    return found;
 }
 
 /* *index < 0: the checkpoint does not have it and need not. */
@@ -346,7 +386,7 @@ static tri_status check_tensor(const struct tri_checkpoint *c,
     const struct tri_manifest_tensor *s;
 
     *index = i;
-    if (i < 0 && begins_by_rank(t->name))
+    if (i < 0 && may_lack(c, t->name))
         return TRI_OK;
     if (i < 0)
         return tri_fail(TRI_ERR_CHECKPOINT, "the checkpoint '%s' has no '%s'", c->path, t->name);
@@ -366,11 +406,11 @@ static tri_status check_no_others(const struct tri_checkpoint *c,
 {
     for (int i = 0; i < c->manifest.ntensor; i++) {
         const char *name = c->manifest.tensor[i].name;
-        bool known = strcmp(name, TRI_STEP_TENSOR) == 0 || begins_by_rank(name) ||
+        bool known = strcmp(name, TRI_STEP_TENSOR) == 0 ||
                      (i < ntensor && strcmp(tensor[i].name, name) == 0);
         for (int k = 0; k < ntensor && !known; k++)
             known = strcmp(tensor[k].name, name) == 0;
-        if (!known)
+        if (!known && !may_drop(tensor, ntensor, name))
             return tri_fail(TRI_ERR_CHECKPOINT,
                             "the checkpoint '%s' has '%s', which this run does not have", c->path,
                             name);

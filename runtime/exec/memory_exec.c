@@ -21,7 +21,11 @@ static tri_status allocate(struct tri_memory *m, enum tri_arena arena, const cha
 static tri_status allocate_exchange(struct tri_memory *m, struct tri_comm *comm)
 {
     void *base = NULL;
+    int64_t most = (int64_t)m->bytes[TRI_ARENA_EXCHANGE];
 
+    /* ranks that own unlike slices need unlike sizes */
+    TRI_TRY(tri_comm_allreduce(comm, &most, 1, TRI_I64, TRI_REDUCE_MAX, false));
+    m->bytes[TRI_ARENA_EXCHANGE] = (size_t)most;
     if (comm == NULL || comm->size == 1 || comm->ops->alloc == NULL ||
         m->bytes[TRI_ARENA_EXCHANGE] == 0)
         return allocate(m, TRI_ARENA_EXCHANGE, "the exchange arena");

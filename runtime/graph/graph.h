@@ -64,6 +64,15 @@ struct tri_param_info {
     double weight_decay; /* of its group; 0 where decay does not apply */
 };
 
+/* A STATE that differs between ranks, or nodes: a checkpoint holds `rows` rows of the shape
+ * `whole`, and the value is `count` elements of row `row` from `first` on (a value has at least 1
+ * element; count 0: it is not kept). */
+struct tri_by_rank {
+    struct tri_shape whole;
+    int row, rows;
+    int64_t first, count;
+};
+
 struct tri_value {
     const char *name; /* unique among params, states, inputs and outputs; else for reading only */
     enum tri_dtype dtype;
@@ -72,8 +81,8 @@ struct tri_value {
     int32_t producer; /* op that writes it, TRI_NONE for what the host or a former run wrote */
     int32_t grain;    /* INPUT or OUTPUT of one grain of a step: its global number; else TRI_NONE */
     bool transient;   /* STATE: no checkpoint keeps it (key/value cache) */
-    bool by_rank;     /* STATE: each data rank has its own; a checkpoint stores [ranks, shape] */
-    bool buffer;      /* STATE: belongs to the model (running statistics), kept beside parameters */
+    struct tri_by_rank *by_rank; /* STATE: ranks have their own; NULL: all have the same */
+    bool buffer; /* STATE: belongs to the model (running statistics), kept beside parameters */
     struct tri_param_info *param; /* PARAM only; a step graph has a copy of its own */
     struct tri_init init;         /* STATE only */
 };

@@ -114,10 +114,10 @@ struct tri_op;
  *  compression (R ranks; g any shape; on the stream of the exchange; runtime/kernels/compress.h)
  *   COMPRESS          g, residual, counters, [velocity] -> payload u8, residual', [velocity']
  *                       attrs.compress; velocity: with momentum correction
- *   DECOMPRESS        gathered u8 [R stride], counters -> g
- *                       sum over ranks of the payloads at attrs.compress.offset
- *   LOWRANK_LEFT      g, residual, right [m,r] -> x [n,m], left [n,r]
- *                       x = g + residual as a matrix (first dim x rest), left = x right
+ *   DECOMPRESS        gathered u8 [R stride], counters, [flat] -> g (or flat' = flat)
+ *                       sum over ranks of the payloads at attrs.compress.offset; with flat: into
+ * its elements from attrs.compress.first on, the rest stays LOWRANK_LEFT      g, residual, right
+ * [m,r] -> x [n,m], left [n,r] x = g + residual as a matrix (first dim x rest), left = x right
  *   LOWRANK_RIGHT     x, left (summed) -> basis [n,r], right [m,r], residual'
  *                       basis = orthonormal columns of left, right = x^T basis, residual' = x -
  *                       basis right^T; x that is not finite spoils right
@@ -359,6 +359,7 @@ struct tri_attr_compress {
     bool nesterov;
     int rank, ranks;        /* this contributor, number of them */
     int64_t offset, stride; /* DECOMPRESS: payload r starts at byte r stride + offset */
+    int64_t first;          /* DECOMPRESS: place in flat */
     struct tri_shape shape; /* DECOMPRESS, LOWRANK_PRODUCT: of g */
 };
 struct tri_attr_optimizer {

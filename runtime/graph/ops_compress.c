@@ -48,7 +48,7 @@ const struct tri_op_info tri_op_row_COMPRESS = {.name = "compress",
                                                 .infer = infer_compress,
                                                 .flops = flops_compress};
 
-/* gathered, counters -> g */
+/* gathered, counters, [flat] -> g or flat' */
 static tri_status infer_decompress(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {
@@ -66,7 +66,23 @@ static tri_status infer_decompress(const struct tri_graph *g, const struct tri_o
     TRI_TRY(tri_op_need_vector(g, op, 1, TRI_I64, TRI_COUNTER_COUNT));
     dtype[0] = TRI_F32;
     shape[0] = a->shape;
+    if (!tri_op_has(op, 2))
+        return TRI_OK;
+    TRI_TRY(tri_op_need_ndim(g, op, 2, TRI_F32, 1));
+    shape[0] = *tri_op_shape(g, op, 2);
+    if (a->first < 0 || a->first + tri_shape_count(&a->shape) > shape[0].dim[0])
+        return tri_op_refuse(g, op, 2, "elements %lld to %lld", (long long)a->first,
+                             (long long)(a->first + tri_shape_count(&a->shape)));
     return TRI_OK;
+}
+
+static enum tri_alias alias_decompress(const struct tri_graph *g, const struct tri_op *op, int o,
+                                       int *input)
+{
+    (void)g;
+    (void)o;
+    *input = 2;
+    return tri_op_has(op, 2) ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
 }
 
 static double flops_decompress(const struct tri_graph *g, const struct tri_op *op)
@@ -77,11 +93,13 @@ static double flops_decompress(const struct tri_graph *g, const struct tri_op *o
 
 const struct tri_op_info tri_op_row_DECOMPRESS = {.name = "decompress",
                                                   .min_in = 2,
-                                                  .max_in = 2,
+                                                  .max_in = 3,
+                                                  .optional_in = 1u << 2,
                                                   .nout = 1,
                                                   .beside_comm = true,
                                                   .infer = infer_decompress,
-                                                  .flops = flops_decompress};
+                                                  .flops = flops_decompress,
+                                                  .alias = alias_decompress};
 
 /* Any shape of at least two dims as a matrix. */
 static struct tri_shape as_matrix(const struct tri_shape *s)

@@ -91,14 +91,30 @@ static tri_status place_storages(struct planner *pl, struct tri_layout *layout)
             TRI_TRY(place_persistent(pl, v, layout));
         } else if (s->exchange) {
             place->arena = TRI_ARENA_EXCHANGE;
-            place->offset = p->arena_bytes[TRI_ARENA_EXCHANGE];
-            p->arena_bytes[TRI_ARENA_EXCHANGE] += tri_round_up(s->bytes, TRI_ALIGN_BYTES);
         } else {
             place->arena = TRI_ARENA_STEP;
             add_block(pl, s->bytes, s->first, s->last, v);
         }
     }
     return TRI_OK;
+}
+
+/* What ranks of a node share comes first: they find each other's buckets at equal offsets, whatever
+ * else each of them has. */
+static void place_exchange(struct planner *pl, bool shared)
+{
+    struct tri_program *p = pl->p;
+
+    for (int v = 0; v < p->graph->nvalue; v++) {
+        const struct tri_storage *s = &pl->map.storage[v];
+        struct tri_place *place = &pl->root[v];
+
+        if (pl->map.parent[v] != v || place->storage < 0 || place->arena != TRI_ARENA_EXCHANGE ||
+            s->shared != shared)
+            continue;
+        place->offset = p->arena_bytes[TRI_ARENA_EXCHANGE];
+        p->arena_bytes[TRI_ARENA_EXCHANGE] += tri_round_up(s->bytes, TRI_ALIGN_BYTES);
+    }
 }
 
 static tri_status place_blocks(struct planner *pl)
@@ -158,6 +174,8 @@ tri_status tri_plan_memory(struct tri_program *p, struct tri_layout *layout)
     p->arena_bytes[TRI_ARENA_EXCHANGE] = 0;
     TRI_TRY_GOTO(st, tri_storage_build(&pl.map, p), finish);
     TRI_TRY_GOTO(st, place_storages(&pl, layout), finish);
+    place_exchange(&pl, true);
+    place_exchange(&pl, false);
     TRI_TRY_GOTO(st, place_blocks(&pl), finish);
     spread_places(&pl);
     p->arena_bytes[TRI_ARENA_PERSISTENT] = tri_layout_bytes(layout);

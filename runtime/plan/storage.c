@@ -89,6 +89,7 @@ static tri_status merge(struct tri_storage_map *m, tri_vid from, tri_vid into, s
     TRI_TRY(join_keepers(m, b->keeper, a->keeper, &b->keeper));
     b->exchange = b->exchange || a->exchange;
     b->collective = b->collective || a->collective;
+    b->shared = b->shared || a->shared;
     b->packed = b->packed || a->packed;
     if (a->written && (!b->written || a->first < b->first))
         b->first = a->first;
@@ -236,6 +237,7 @@ static void note_uses(struct tri_storage_map *m)
             s = &m->storage[v];
             s->exchange = s->exchange || engine;
             s->collective = s->collective || in->kernel == TRI_NONE;
+            s->shared = s->shared || (in->kernel == TRI_NONE && in->stream != TRI_STREAM_INTER);
             s->last = position > s->last ? position : s->last;
             if (k >= op->nin) {
                 s->written = true;

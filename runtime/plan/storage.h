@@ -11,6 +11,7 @@ struct tri_storage {
     tri_vid keeper;  /* the value that makes it persistent, TRI_NONE */
     bool exchange;   /* an engine reads or writes it */
     bool collective; /* a collective does */
+    bool shared;     /* one that ranks of a node take part in */
     bool packed;     /* it is a PACK's flat value */
     bool written;    /* some instruction writes it */
     uint32_t first, last;

@@ -88,6 +88,9 @@ def test_g06_without_compression_the_state_is_dropped_with_a_line(t):
     t.train(hand_config(t, "run", compress("topk", ratio=0.3), 2)).expect(0)
     t.train(hand_config(t, "run", dict(name="none"), 3)).expect(0, "are dropped")
     t.train(hand_config(t, "run", compress("topk", ratio=0.3), 4)).expect(0, "start fresh")
+    # momentum is the optimizer's, or under correction that of the compression
+    for steps, how in enumerate((compress("topk", ratio=0.3), dict(name="none"), compress("topk", ratio=0.3)), 1):
+        t.train(hand_config(t, "momentum", how, steps, momentum=0.5)).expect(0)
 
 
 def test_g06_low_rank(t):
@@ -227,6 +230,73 @@ def test_the_estimate_and_the_level_decide(t):
     t.train(config, ranks=2).expect(0, "compression topk: none", "all ranks share one node")
     t.train(config, "run.dir=" + t.path("all"), "gradient.compress.level=all", ranks=2).expect(0, "does not pay")
     t.train(config, "run.dir=" + t.path("warm"), "gradient.compress.warmup=3").expect(2, "not available")
+
+
+# --- between nodes -------------------------------------------------------------------------------------
+
+
+def nodes_config(t, run, how, steps, nodes, batch, hierarchy="two_level", bucket_bytes=4096, **debug):
+    return t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[24]),
+                    data=dict(path="data.h5", batch=batch, grain=batch // 8), optimizer=dict(name="sgd", lr=0.05),
+                    checkpoint=dict(every=1, keep=50), gradient=dict(compress=how, hierarchy=hierarchy, bucket_bytes=bucket_bytes),
+                    debug=dict(hash_every=1, nodes=nodes, **debug))
+
+
+def test_between_nodes_each_slice_is_compressed(t):
+    t.classes(256)
+    loss = lambda run: float(np.mean([m["loss"] for m in t.metrics(run)][-8:]))
+    t.train(nodes_config(t, "flat", None, 40, [2, 2], 32, "flat"), ranks=4).expect(0)
+    for name in ("bf16", "int8", "onebit", "topk", "randk"):
+        how = dict(name=name, ratio=0.3, force=True)
+        t.train(nodes_config(t, name, how, 40, [2, 2], 32), ranks=4).expect(0, f"compression {name}", "forced")
+        rest = residual(t, name, 40)
+        equal(list(rest.shape), [2, 24, 12], "a row for each node")
+        assert all(np.abs(row).max() > 0 for row in rest) and np.isfinite(rest).all()
+        assert loss(name) < loss("flat") + (0.9 if name in ("topk", "randk") else 0.1), f"{name}: {loss(name)} against {loss('flat')}"
+        t.train(nodes_config(t, f"{name}-again", how, 20, [2, 2], 32), ranks=4).expect(0)
+        t.train(nodes_config(t, f"{name}-again", how, 40, [2, 2], 32), ranks=4).expect(0)
+        equal(t.texts("loss", "weights_hash", run=f"{name}-again"), t.texts("loss", "weights_hash", run=name), name)
+
+
+def test_between_nodes_nothing_is_lost(t):
+    # one step of sgd without momentum: what was delivered and what is left make the sum
+    t.classes(256)
+    how = dict(name="topk", ratio=0.2, force=True)
+    for ranks, nodes in ((4, [2, 2]), (5, [3, 2]), (3, [2, 1])):
+        batch = 8 * ranks
+        for bucket in (64, 4096):
+            runs = [f"{kind}-{ranks}-{bucket}" for kind in ("plain", "few")]
+            for run, h in zip(runs, (None, how)):
+                config = nodes_config(t, run, h, 1, nodes, batch, bucket_bytes=bucket)
+                t.train(config, "optimizer.momentum=0", "optimizer.lr=1", f"data.grain={batch // ranks}", ranks=ranks).expect(0)
+            for name, w in t.params(1, runs[0]).items():
+                rest = residual(t, runs[1], 1, name=name)
+                assert rest.shape[0] == len(nodes) and np.abs(rest).max() > 0, (name, rest.shape)
+                close(t.params(1, runs[1])[name] - rest.sum(0) / batch, w, 1e-5)
+
+
+def test_between_nodes_other_layouts_resume(t):
+    t.classes(256)
+    how = dict(name="topk", ratio=0.2, force=True)
+    t.train(nodes_config(t, "run", how, 3, [2, 2], 40), "data.grain=2", ranks=4).expect(0)
+    sum_at_3 = residual(t, "run", 3).sum(0)
+    r = t.train(nodes_config(t, "run", how, 4, [2, 2, 1], 40, bucket_bytes=64), "data.grain=2", ranks=5)
+    r.expect(0, "spread evenly")
+    equal(list(residual(t, "run", 4).shape), [3, 24, 12], "rows")
+    assert np.abs(sum_at_3).max() > 0
+    r = t.train(nodes_config(t, "run", how, 5, None, 40), "data.grain=2", ranks=2)
+    r.expect(0, "compression topk: none", "are dropped")
+
+
+def test_between_nodes_a_skipped_step_leaves_residuals_alone(t):
+    t.classes(256)
+    for name in ("topk", "int8"):
+        config = nodes_config(t, name, dict(name=name, ratio=0.2, force=True), 4, [2, 2], 32,
+                              inject=[dict(rank=3, step=3, where="backward", what="inf", parameter="layers.0.weight", index=5)])
+        t.train(config, ranks=4).expect(0, "not finite")
+        equal([m["skipped"] for m in t.metrics(name)], [0, 0, 1, 0], "skipped")
+        for p in ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"):
+            assert residual(t, name, 2, name=p).tobytes() == residual(t, name, 3, name=p).tobytes(), p
 
 
 run_tests(globals())

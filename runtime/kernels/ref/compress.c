@@ -35,8 +35,12 @@ tri_status tri_ref_decompress(const struct tri_kernel *k, const struct tri_kerne
     const struct tri_kernel_desc *d = tri_ref_desc(k);
     const int64_t *counters = args->in[1];
 
+    float *out = args->out[0];
+
+    if (d->nin > 2 && args->in[2] != NULL)
+        out += d->attrs.compress.first;
     tri_compress_decode(&d->attrs.compress, counters[TRI_COUNTER_STEP], args->in[0],
-                        tri_ref_count(&d->out[0]), args->out[0]);
+                        tri_shape_count(&d->attrs.compress.shape), out);
     return TRI_OK;
 }
 

@@ -148,6 +148,8 @@ static const struct infer_case cases[] = {
     {TRI_OP_COMPRESS, "f32[5,7] f32[5,7] i64[8]", NULL, PLAIN},
     {TRI_OP_DECOMPRESS, "u8[400] i64[8]", "f32[5,7]", HALVES(200)},
     {TRI_OP_DECOMPRESS, "u8[198] i64[8]", NULL, HALVES(99)},
+    {TRI_OP_DECOMPRESS, "u8[400] i64[8] f32[50]", "f32[50]", HALVES(200)},
+    {TRI_OP_DECOMPRESS, "u8[400] i64[8] f32[34]", NULL, HALVES(200)},
     {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[6,2]", "f32[5,6] f32[5,2]", PLAIN},
     {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[5,2]", NULL, PLAIN},
     {TRI_OP_LOWRANK_LEFT, "f32[5] f32[5] f32[1,1]", NULL, PLAIN},
