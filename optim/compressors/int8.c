@@ -124,7 +124,7 @@ static void spoil_int8(const struct tri_attr_compress *a, int64_t n, void *paylo
 }
 
 const struct tri_compressor tri_compressor_int8 = {.name = "int8",
-                                                   .bytes_per_s = 1.2e9,
+                                                   .bytes_per_s = 1.1e9,
                                                    .bytes = bytes_int8,
                                                    .encode = encode_int8,
                                                    .spoil = spoil_int8,

@@ -72,7 +72,7 @@ static void spoil_onebit(const struct tri_attr_compress *a, int64_t n, void *pay
 }
 
 const struct tri_compressor tri_compressor_onebit = {.name = "onebit",
-                                                     .bytes_per_s = 1.5e9,
+                                                     .bytes_per_s = 1.0e9,
                                                      .bytes = bytes_onebit,
                                                      .encode = encode_onebit,
                                                      .spoil = spoil_onebit,

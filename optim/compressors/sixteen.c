@@ -70,7 +70,7 @@ static void spoil_fp16(const struct tri_attr_compress *a, int64_t n, void *paylo
 }
 
 const struct tri_compressor tri_compressor_fp16 = {.name = "fp16",
-                                                   .bytes_per_s = 3e9,
+                                                   .bytes_per_s = 1.8e9,
                                                    .bytes = bytes_sixteen,
                                                    .encode = encode_fp16,
                                                    .spoil = spoil_fp16,
@@ -121,7 +121,7 @@ static void spoil_bf16(const struct tri_attr_compress *a, int64_t n, void *paylo
 }
 
 const struct tri_compressor tri_compressor_bf16 = {.name = "bf16",
-                                                   .bytes_per_s = 3e9,
+                                                   .bytes_per_s = 2.7e9,
                                                    .bytes = bytes_sixteen,
                                                    .encode = encode_bf16,
                                                    .spoil = spoil_bf16,

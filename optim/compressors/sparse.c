@@ -92,7 +92,7 @@ static void spoil_topk(const struct tri_attr_compress *a, int64_t n, void *paylo
 }
 
 const struct tri_compressor tri_compressor_topk = {.name = "topk",
-                                                   .bytes_per_s = 0.8e9,
+                                                   .bytes_per_s = 1.0e9,
                                                    .bytes = bytes_topk,
                                                    .encode = encode_topk,
                                                    .spoil = spoil_topk,
@@ -156,7 +156,7 @@ static void spoil_randk(const struct tri_attr_compress *a, int64_t n, void *payl
 }
 
 const struct tri_compressor tri_compressor_randk = {.name = "randk",
-                                                    .bytes_per_s = 3e9,
+                                                    .bytes_per_s = 3.7e9,
                                                     .bytes = bytes_randk,
                                                     .encode = encode_randk,
                                                     .spoil = spoil_randk,
