@@ -334,14 +334,6 @@ static tri_status widen(struct lane *l, void *at, int64_t count, enum tri_dtype 
     return TRI_OK;
 }
 
-static tri_status check_tree(const struct tri_comm *c, bool fixed_tree)
-{
-    if (fixed_tree && (c->size & (c->size - 1)) != 0)
-        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
-                        c->size);
-    return TRI_OK;
-}
-
 /* A sum under way, cut into pieces of equal length but for the last. */
 struct sum {
     unsigned char *buf;
@@ -443,7 +435,7 @@ static tri_status allreduce_mpi(struct tri_comm *c, void *buf, int64_t count, en
 
     TRI_TRY(check_usable(m, "allreduce"));
     TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &s.fn));
-    TRI_TRY(check_tree(c, fixed_tree));
+    TRI_TRY(tri_reduce_check_tree(c->size, fixed_tree));
     s.length = piece_length(count, s.elem);
     if (count > 0)
         TRI_TRY(find_plans(m, &s));
@@ -467,7 +459,7 @@ static tri_status reduce_scatter_mpi(struct tri_comm *c, void *buf, int64_t coun
 
     TRI_TRY(check_usable(m, "reduce-scatter"));
     TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), TRI_REDUCE_SUM, &fn));
-    TRI_TRY(check_tree(c, fixed_tree));
+    TRI_TRY(tri_reduce_check_tree(c->size, fixed_tree));
     TRI_TRY(find_plan(m, wanted, &plan));
     TRI_TRY(widen(&m->lane[0], buf, count, dtype, &data));
     TRI_TRY(run_plan(m, plan, data, elem, fn, &wait, "reduce-scatter"));

@@ -1,33 +1,18 @@
-/* See comm_shm.h. Staging has two halves, used in turn: a half is written by its owner again only
- * after a barrier that every reader of its last contents has entered, so that no piece needs a
- * barrier behind it. */
+/* See comm_shm.h. */
 #include "collectives/comm_shm.h"
 
 #include "collectives/comm_mpi.h"
 #include "collectives/reduce.h"
 #include "collectives/rounds.h"
 #include "collectives/shm_barrier.h"
-#include "runtime/core/log.h"
+#include "collectives/shm_window.h"
 #include "runtime/core/memory.h"
 
-#include <mpi.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 enum {
-    SLICE_ALIGN = 32,       /* elements: slices of ranks share no cache line from 2 bytes up */
-    FEW_ELEMENTS = 256,     /* up to here one rank reduces all: fewer lines travel */
-    SPARE_BYTES = 16 << 20, /* of shared memory that stays free for others */
-    PAGE_BYTES = 4096
-};
-
-/* Memory of all ranks, mapped here. */
-struct window {
-    struct window *next;
-    MPI_Win win;
-    unsigned char **part; /* of each rank */
-    size_t bytes;         /* per rank */
-    bool plain; /* no window: ordinary memory of this rank alone, for want of shared memory */
+    SLICE_ALIGN = 32,  /* elements: slices of ranks share no cache line from 2 bytes up */
+    FEW_ELEMENTS = 256 /* up to here one rank reduces all: fewer lines travel */
 };
 
 struct comm_shm {
@@ -35,14 +20,12 @@ struct comm_shm {
     MPI_Comm comm;
     struct tri_comm *setup; /* over MPI: agreements before windows are made */
     char *name;
-    struct window *windows; /* of alloc() */
-    struct window *staging;
-    struct window *flags;
+    struct tri_shm_window *windows; /* of alloc() */
+    struct tri_shm_window *flags;
+    struct tri_shm_staging staging;
     struct tri_shm_barrier barrier;
     const void **from; /* work arrays of one pointer a rank */
     void **to;
-    size_t half_bytes; /* of the staging */
-    int half;          /* the next one to use */
     uint64_t sent;
     bool broken;
 };
@@ -50,100 +33,6 @@ struct comm_shm {
 static struct comm_shm *self_of(struct tri_comm *c)
 {
     return (struct comm_shm *)c;
-}
-
-/* *enough: every rank sees room for windows of `bytes` per rank. If not, rank 0 logs what is taken
- * `instead`. */
-static tri_status agree_room(struct comm_shm *s, size_t bytes, const char *instead, bool *enough)
-{
-    struct statvfs fs;
-    uint64_t need = ((uint64_t)bytes + PAGE_BYTES) * (uint64_t)s->base.size + SPARE_BYTES;
-    int64_t room = 0;
-
-    if (statvfs("/dev/shm", &fs) == 0)
-        room = (int64_t)((uint64_t)fs.f_bavail * fs.f_frsize);
-    TRI_TRY(tri_comm_allreduce(s->setup, &room, 1, TRI_I64, TRI_REDUCE_MIN, false));
-    *enough = (uint64_t)room >= need;
-    if (!*enough && s->base.rank == 0)
-        tri_warn("communicator '%s': /dev/shm has %lld MB free, %llu MB are needed: using %s",
-                 s->name, (long long)(room >> 20), (unsigned long long)(need >> 20), instead);
-    return TRI_OK;
-}
-
-static void free_window(struct window *w)
-{
-    if (w == NULL)
-        return;
-    if (w->plain && w->part != NULL)
-        tri_free(w->part[0]);
-    if (!w->plain && w->win != MPI_WIN_NULL)
-        (void)MPI_Win_free(&w->win);
-    tri_free(w->part);
-    tri_free(w);
-}
-
-/* Maps everybody's part. Pages are touched by their owner: near its memory, and taken now. */
-static tri_status map_window(struct comm_shm *s, struct window *w)
-{
-    void *mine = NULL;
-
-    if (MPI_Win_allocate_shared((MPI_Aint)w->bytes, 1, MPI_INFO_NULL, s->comm, &mine, &w->win) !=
-        MPI_SUCCESS)
-        return tri_fail(TRI_ERR_COMM,
-                        "rank %d: communicator '%s': cannot make a window of %zu bytes",
-                        s->base.rank, s->name, w->bytes);
-    for (int r = 0; r < s->base.size; r++) {
-        MPI_Aint bytes;
-        int unit;
-
-        if (MPI_Win_shared_query(w->win, r, &bytes, &unit, &w->part[r]) != MPI_SUCCESS)
-            return tri_fail(TRI_ERR_COMM,
-                            "rank %d: communicator '%s': cannot map the memory of rank %d",
-                            s->base.rank, s->name, r);
-    }
-    memset(mine, 0, w->bytes);
-    return TRI_OK;
-}
-
-/* A window of `bytes` per rank, zeroed; ordinary memory when the shared memory does not suffice and
- * `plain_ok`, else *out NULL. */
-static tri_status make_window(struct comm_shm *s, size_t bytes, bool plain_ok, struct window **out)
-{
-    struct window *w = tri_calloc(1, sizeof(*w), "shared window");
-    tri_status st = TRI_OK;
-    bool enough = false;
-
-    if (w != NULL) {
-        w->win = MPI_WIN_NULL;
-        w->bytes = tri_round_up(bytes > 0 ? bytes : 1, PAGE_BYTES);
-        w->part = tri_calloc((size_t)s->base.size, sizeof(*w->part), "parts of a shared window");
-    }
-    if (w == NULL || w->part == NULL)
-        st = tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate a window", s->name);
-    TRI_TRY_GOTO(st, tri_comm_agree(s->setup, st), fail);
-    TRI_TRY_GOTO(
-        st, agree_room(s, w->bytes, plain_ok ? "ordinary memory" : "MPI messages", &enough), fail);
-    if (!enough && !plain_ok) {
-        free_window(w);
-        *out = NULL;
-        return TRI_OK;
-    }
-    if (enough) {
-        st = map_window(s, w);
-    } else {
-        w->plain = true;
-        w->part[0] = tri_alloc_aligned(w->bytes, "exchange memory");
-        if (w->part[0] == NULL)
-            st = tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate %zu bytes", s->name,
-                          w->bytes);
-    }
-    TRI_TRY_GOTO(st, tri_comm_agree(s->setup, st), fail);
-    *out = w;
-    return TRI_OK;
-
-fail:
-    free_window(w);
-    return st;
 }
 
 static tri_status enter(const struct comm_shm *s, const char *what)
@@ -186,21 +75,8 @@ static void slice_of(int rank, int size, int64_t count, int64_t *first, int64_t 
     *n = end > *first ? end - *first : 0;
 }
 
-/* The window that holds [buf, buf + bytes) of this rank, or NULL. */
-static const struct window *find_window(const struct comm_shm *s, const unsigned char *buf,
-                                        size_t bytes)
-{
-    for (const struct window *w = s->windows; w != NULL; w = w->next) {
-        const unsigned char *mine = w->plain ? NULL : w->part[s->base.rank];
-
-        if (mine != NULL && buf >= mine && buf + bytes <= mine + w->bytes)
-            return w;
-    }
-    return NULL;
-}
-
 /* from[] and to[]: `at` bytes behind the start of everybody's part. */
-static void point_at(struct comm_shm *s, const struct window *w, size_t at)
+static void point_at(struct comm_shm *s, const struct tri_shm_window *w, size_t at)
 {
     for (int r = 0; r < s->base.size; r++)
         s->from[r] = s->to[r] = w->part[r] + at;
@@ -210,19 +86,16 @@ static void point_at(struct comm_shm *s, const struct window *w, size_t at)
 static tri_status check_sum(const struct comm_shm *s, const char *what, enum tri_dtype dtype,
                             enum tri_reduce op, bool fixed_tree)
 {
-    int size = s->base.size;
     tri_reduce_fn *fn;
 
     TRI_TRY(enter(s, what));
     TRI_TRY(tri_reduce_find(tri_reduce_dtype(dtype), op, &fn));
-    if (fixed_tree && (size & (size - 1)) != 0)
-        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
-                        size);
-    return TRI_OK;
+    return tri_reduce_check_tree(s->base.size, fixed_tree);
 }
 
-static tri_status allreduce_window(struct comm_shm *s, const struct window *w, unsigned char *buf,
-                                   int64_t count, enum tri_dtype dtype, enum tri_reduce op)
+static tri_status allreduce_window(struct comm_shm *s, const struct tri_shm_window *w,
+                                   unsigned char *buf, int64_t count, enum tri_dtype dtype,
+                                   enum tri_reduce op)
 {
     int64_t first;
     int64_t n;
@@ -238,11 +111,10 @@ static tri_status allreduce_window(struct comm_shm *s, const struct window *w, u
 /* This rank's place in the next half of the staging; peers' by from[]. */
 static unsigned char *next_half(struct comm_shm *s)
 {
-    size_t at = (size_t)s->half * s->half_bytes;
+    size_t at = tri_shm_staging_next(&s->staging);
 
-    s->half = 1 - s->half;
-    point_at(s, s->staging, at);
-    return s->staging->part[s->base.rank] + at;
+    point_at(s, s->staging.window, at);
+    return s->staging.window->part[s->base.rank] + at;
 }
 
 /* One piece: copy in, reduce the own slice to the own staging, copy everybody's slice out. */
@@ -275,8 +147,8 @@ static tri_status allreduce_shm(struct tri_comm *c, void *buf, int64_t count, en
 {
     struct comm_shm *s = self_of(c);
     size_t elem = tri_dtype_bytes(dtype);
-    int64_t piece = (int64_t)(s->half_bytes / elem);
-    const struct window *w = find_window(s, buf, (size_t)count * elem);
+    int64_t piece = (int64_t)(s->staging.half_bytes / elem);
+    const struct tri_shm_window *w = tri_shm_window_find(s->windows, buf, (size_t)count * elem);
 
     TRI_TRY(check_sum(s, "allreduce", dtype, op, fixed_tree));
     /* What the ring would send: a slice to and from each peer. */
@@ -293,7 +165,8 @@ static tri_status allreduce_shm(struct tri_comm *c, void *buf, int64_t count, en
  * owners work at once. */
 static int64_t slice_piece(const struct comm_shm *s, size_t elem, int slices)
 {
-    int64_t piece = (int64_t)(s->half_bytes / elem) / slices / TRI_SLICE_ALIGN * TRI_SLICE_ALIGN;
+    int64_t piece =
+        (int64_t)(s->staging.half_bytes / elem) / slices / TRI_SLICE_ALIGN * TRI_SLICE_ALIGN;
 
     return piece > 0 ? piece : 1;
 }
@@ -338,7 +211,7 @@ static tri_status reduce_scatter_shm(struct tri_comm *c, void *buf, int64_t coun
 {
     struct comm_shm *s = self_of(c);
     size_t elem = tri_dtype_bytes(dtype);
-    const struct window *w = find_window(s, buf, (size_t)count * elem);
+    const struct tri_shm_window *w = tri_shm_window_find(s->windows, buf, (size_t)count * elem);
     int64_t piece = slice_piece(s, elem, slices);
     int64_t first, n;
 
@@ -383,8 +256,8 @@ static tri_status gather_slices_shm(struct tri_comm *c, void *buf, int64_t count
 {
     struct comm_shm *s = self_of(c);
     size_t elem = tri_dtype_bytes(dtype);
-    const struct window *w = find_window(s, buf, (size_t)count * elem);
-    int64_t piece = (int64_t)(s->half_bytes / elem);
+    const struct tri_shm_window *w = tri_shm_window_find(s->windows, buf, (size_t)count * elem);
+    int64_t piece = (int64_t)(s->staging.half_bytes / elem);
     int64_t first, n;
 
     TRI_TRY(enter(s, "gather"));
@@ -415,8 +288,8 @@ static tri_status broadcast_shm(struct tri_comm *c, void *buf, size_t bytes, int
 
     TRI_TRY(enter(s, "broadcast"));
     s->sent += c->rank == root ? bytes : 0;
-    for (size_t at = 0; at < bytes; at += s->half_bytes) {
-        size_t now = bytes - at < s->half_bytes ? bytes - at : s->half_bytes;
+    for (size_t at = 0; at < bytes; at += s->staging.half_bytes) {
+        size_t now = bytes - at < s->staging.half_bytes ? bytes - at : s->staging.half_bytes;
         unsigned char *mine = next_half(s);
 
         if (c->rank == root)
@@ -434,8 +307,8 @@ static tri_status allgather_shm(struct tri_comm *c, const void *send, size_t byt
 
     TRI_TRY(enter(s, "allgather"));
     s->sent += bytes;
-    for (size_t at = 0; at < bytes; at += s->half_bytes) {
-        size_t now = bytes - at < s->half_bytes ? bytes - at : s->half_bytes;
+    for (size_t at = 0; at < bytes; at += s->staging.half_bytes) {
+        size_t now = bytes - at < s->staging.half_bytes ? bytes - at : s->staging.half_bytes;
 
         memcpy(next_half(s), (const unsigned char *)send + at, now);
         TRI_TRY(meet(s, "allgather"));
@@ -456,12 +329,12 @@ static tri_status barrier_shm(struct tri_comm *c)
 static tri_status alloc_shm(struct tri_comm *c, size_t bytes, void **out)
 {
     struct comm_shm *s = self_of(c);
-    struct window *w;
+    struct tri_shm_window *w;
 
-    TRI_TRY(make_window(s, bytes, true, &w));
+    TRI_TRY(tri_shm_window_create(s->comm, s->setup, bytes, true, &w));
     w->next = s->windows;
     s->windows = w;
-    *out = w->part[w->plain ? 0 : c->rank];
+    *out = tri_shm_window_mine(w);
     return TRI_OK;
 }
 
@@ -471,15 +344,15 @@ static void free_shm(struct tri_comm *c, void *p)
 
     if (p == NULL)
         return;
-    for (struct window **link = &s->windows; *link != NULL; link = &(*link)->next) {
-        struct window *w = *link;
+    for (struct tri_shm_window **link = &s->windows; *link != NULL; link = &(*link)->next) {
+        struct tri_shm_window *w = *link;
 
-        if (w->part[w->plain ? 0 : c->rank] != p)
+        if (tri_shm_window_mine(w) != p)
             continue;
         *link = w->next;
         /* Freeing a window is collective: not with a peer that may be gone. */
         if (!s->broken)
-            free_window(w);
+            tri_shm_window_destroy(w);
         return;
     }
     TRI_ASSERT(!"free of memory that this communicator did not give");
@@ -497,12 +370,12 @@ static void destroy_shm(struct tri_comm *c)
     if (s == NULL)
         return;
     if (!s->broken) {
-        for (struct window *w = s->windows, *next; w != NULL; w = next) {
+        for (struct tri_shm_window *w = s->windows, *next; w != NULL; w = next) {
             next = w->next;
-            free_window(w);
+            tri_shm_window_destroy(w);
         }
-        free_window(s->staging);
-        free_window(s->flags);
+        tri_shm_window_destroy(s->staging.window);
+        tri_shm_window_destroy(s->flags);
         if (s->comm != MPI_COMM_NULL)
             (void)MPI_Comm_free(&s->comm);
         tri_comm_destroy(s->setup);
@@ -546,13 +419,12 @@ static tri_status connect_ranks(struct comm_shm *s, MPI_Comm parent, size_t stag
     if (MPI_Comm_dup(parent, &s->comm) != MPI_SUCCESS)
         return tri_fail(TRI_ERR_COMM, "communicator '%s': MPI_Comm_dup failed", s->name);
     (void)MPI_Comm_set_errhandler(s->comm, MPI_ERRORS_RETURN);
-    TRI_TRY(make_window(s, TRI_SHM_FLAG_BYTES, false, &s->flags));
+    TRI_TRY(tri_shm_window_create(s->comm, s->setup, TRI_SHM_FLAG_BYTES, false, &s->flags));
     if (s->flags == NULL)
         return TRI_OK;
     st = tri_shm_barrier_init(&s->barrier, s->flags->part, s->base.rank, s->base.size);
     TRI_TRY(tri_comm_agree(s->setup, st));
-    s->half_bytes = tri_round_up(staging_bytes / 2, PAGE_BYTES);
-    return make_window(s, 2 * s->half_bytes, false, &s->staging);
+    return tri_shm_staging_init(&s->staging, s->comm, s->setup, staging_bytes);
 }
 
 tri_status tri_comm_shm_create(const void *mpi_comm, const char *name, size_t staging_bytes,
@@ -571,7 +443,7 @@ tri_status tri_comm_shm_create(const void *mpi_comm, const char *name, size_t st
     st = s->name != NULL
              ? connect_ranks(s, *(const MPI_Comm *)mpi_comm, staging_bytes)
              : tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate its name", name);
-    if (st == TRI_OK && s->staging != NULL) {
+    if (st == TRI_OK && s->staging.window != NULL) {
         *out = &s->base;
         return TRI_OK;
     }

@@ -186,6 +186,14 @@ tri_status tri_reduce_find(enum tri_dtype dtype, enum tri_reduce op, tri_reduce_
     return TRI_OK;
 }
 
+tri_status tri_reduce_check_tree(int size, bool fixed_tree)
+{
+    if (fixed_tree && (size & (size - 1)) != 0)
+        return tri_fail(TRI_ERR_USAGE, "a fixed-tree sum needs a power of two of ranks, not %d",
+                        size);
+    return TRI_OK;
+}
+
 void tri_reduce_widen(float *dst, const void *src, int64_t count, enum tri_dtype dtype)
 {
     reducers()->widen[dtype == TRI_F16](dst, src, count);

@@ -17,6 +17,9 @@ enum tri_dtype tri_reduce_dtype(enum tri_dtype dtype);
 tri_status tri_reduce_find(enum tri_dtype dtype, enum tri_reduce op,
                            tri_reduce_fn **out) TRI_CHECKED;
 
+/* TRI_ERR_USAGE for a fixed-tree sum over `size` ranks that are no power of two. Local. */
+tri_status tri_reduce_check_tree(int size, bool fixed_tree) TRI_CHECKED;
+
 /* to[] = the reduction of from[0..n-1] over elements [first, first + count), for each of the nto
  * destinations; they may be the sources themselves. `dtype` as stored. n, nto >= 1. Local. */
 tri_status tri_reduce_many(void *const *to, int nto, const void *const *from, int n, int64_t first,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 LAYERS = {"runtime": 0, "collectives": 1, "models": 2, "amp": 2, "data": 2, "optim": 3, "launch": 4}
 TEXT = (".c", ".h", ".cu", ".py", ".sh", ".md", ".yaml", ".build", ".txt")
-MPI_FILES = re.compile(r"collectives/(comm_library|comm_mpi|comm_shm|topology|world)\.[ch]$|launch/env\.c$")
+MPI_FILES = re.compile(r"collectives/(comm_library|comm_mpi|comm_shm|shm_window|topology|world)\.[ch]$|launch/env\.c$")
 MPI_COMM_FILES = re.compile(r"(^optim/exchange\w*|/trireme)\.[ch]$")
 # tri_assert_fail, and the faults that debug.inject asks for.
 EXIT_FILES = ("runtime/core/status.c", "runtime/kernels/inject.c")
