@@ -9,16 +9,15 @@
 #include "collectives/reduce.h"
 #include "collectives/rounds.h"
 #include "collectives/wait.h"
+#include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     LANES = 2,
-    HOST_BYTES = 64,
     CHUNK_BYTES = 1 << 30, /* below 2^31, the limit of an MPI count */
     SMALL_BYTES = 1 << 14, /* up to here latency counts: fewest rounds */
     PIECES = 4,            /* of a long sum, two for each lane */
@@ -61,10 +60,10 @@ struct comm_mpi {
     struct tri_comm base;
     MPI_Comm comm;
     char *name;
-    char (*host)[HOST_BYTES]; /* of each rank */
-    size_t chunk;             /* largest message */
-    tri_rounds_make *forced;  /* algorithm of all sums; NULL: by size */
-    struct lane lane[LANES];  /* [0] serves what runs alone */
+    char (*host)[TRI_HOST_BYTES]; /* of each rank */
+    size_t chunk;                 /* largest message */
+    tri_rounds_make *forced;      /* algorithm of all sums; NULL: by size */
+    struct lane lane[LANES];      /* [0] serves what runs alone */
     struct cached plan[PLAN_CACHE];
     int nplans;
     uint64_t sent;
@@ -570,7 +569,7 @@ static const struct tri_comm_ops mpi_ops = {
 /* Duplicates the communicator and collects the host names. */
 static tri_status connect_ranks(struct comm_mpi *m, MPI_Comm parent)
 {
-    char host[HOST_BYTES] = "";
+    char host[TRI_HOST_BYTES] = "";
 
     TRI_MPI(m, MPI_Comm_dup(parent, &m->comm));
     TRI_MPI(m, MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN));
@@ -579,8 +578,9 @@ static tri_status connect_ranks(struct comm_mpi *m, MPI_Comm parent)
     m->host = tri_calloc((size_t)m->base.size, sizeof(*m->host), "host names");
     if (m->host == NULL)
         return tri_fail(TRI_ERR_NOMEM, "communicator '%s': cannot allocate host names", m->name);
-    (void)gethostname(host, sizeof(host) - 1);
-    TRI_MPI(m, MPI_Allgather(host, HOST_BYTES, MPI_CHAR, m->host, HOST_BYTES, MPI_CHAR, m->comm));
+    tri_host_name(host, sizeof(host));
+    TRI_MPI(m, MPI_Allgather(host, TRI_HOST_BYTES, MPI_CHAR, m->host, TRI_HOST_BYTES, MPI_CHAR,
+                             m->comm));
     return TRI_OK;
 }
 

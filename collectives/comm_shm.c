@@ -6,6 +6,7 @@
 #include "collectives/rounds.h"
 #include "collectives/shm_barrier.h"
 #include "collectives/shm_window.h"
+#include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 
 #include <string.h>
@@ -46,12 +47,12 @@ static tri_status enter(const struct comm_shm *s, const char *what)
 static tri_status meet(struct comm_shm *s, const char *what)
 {
     int late = 0;
-    char host[64] = "";
+    char host[TRI_HOST_BYTES];
 
     if (tri_shm_barrier_wait(&s->barrier, s->base.timeout_ms, &late))
         return TRI_OK;
     s->broken = true;
-    tri_shm_host(host, sizeof(host));
+    tri_host_name(host, sizeof(host));
     return tri_fail(TRI_ERR_TIMEOUT,
                     "rank %d on %s: %s on communicator '%s' waited %lld ms for rank %d on %s",
                     s->base.rank, host, what, s->name, (long long)s->base.timeout_ms, late, host);

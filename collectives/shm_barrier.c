@@ -110,10 +110,3 @@ bool tri_shm_barrier_wait(struct tri_shm_barrier *b, int64_t timeout_ms, int *la
     }
     return true;
 }
-
-void tri_shm_host(char *out, size_t bytes)
-{
-    out[0] = '\0';
-    (void)gethostname(out, bytes - 1);
-    out[bytes - 1] = '\0';
-}

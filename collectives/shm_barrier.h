@@ -32,7 +32,4 @@ void tri_shm_barrier_finish(struct tri_shm_barrier *b);
  * no more use. Collective. */
 bool tri_shm_barrier_wait(struct tri_shm_barrier *b, int64_t timeout_ms, int *late);
 
-/* Name of this host. Local. */
-void tri_shm_host(char *out, size_t bytes);
-
 #endif

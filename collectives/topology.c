@@ -5,7 +5,6 @@
 
 #include <limits.h>
 #include <mpi.h>
-#include <unistd.h>
 
 #define TRI_MPI(call)                                                                              \
     do {                                                                                           \
@@ -50,7 +49,7 @@ static tri_status gather(struct tri_topology *t, MPI_Comm comm)
     MPI_Comm local;
     int leader = t->rank;
 
-    (void)gethostname(host, sizeof(host) - 1);
+    tri_host_name(host, sizeof(host));
     TRI_MPI(MPI_Allgather(host, TRI_HOST_BYTES, MPI_CHAR, t->host, TRI_HOST_BYTES, MPI_CHAR, comm));
     TRI_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL, &local));
     TRI_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, local));

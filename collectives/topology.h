@@ -2,13 +2,12 @@
 #ifndef TRI_COLLECTIVES_TOPOLOGY_H
 #define TRI_COLLECTIVES_TOPOLOGY_H
 
+#include "runtime/core/host.h"
 #include "runtime/core/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum { TRI_HOST_BYTES = 64 };
 
 /* Nodes are numbered in the order of their lowest rank; a node is what shares memory. */
 struct tri_topology {

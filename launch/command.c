@@ -3,22 +3,22 @@
 
 #include "launch/env.h"
 
+#include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAX_FLAGS 16
 
 void tri_command_error(const struct tri_comm *comm, bool mine)
 {
-    char host[64] = "?";
+    char host[TRI_HOST_BYTES];
 
     /* Messages of communication name the rank themselves. */
     if (mine && tri_comm_size(comm) > 1 && strncmp(tri_error_text(), "rank ", 5) != 0) {
-        gethostname(host, sizeof(host) - 1);
+        tri_host_name(host, sizeof(host));
         fprintf(stderr, "trireme: rank %d on %s: %s\n", tri_comm_rank(comm), host,
                 tri_error_text());
     } else if (mine || tri_comm_rank(comm) == 0) {

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/files.h"
+#include "runtime/core/host.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
@@ -34,7 +35,7 @@ static tri_status fail_in_use(int fd, const char *path)
 static tri_status take_lock(int fd, const char *path)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    char host[256] = "", owner[OWNER_BYTES];
+    char host[TRI_HOST_BYTES], owner[OWNER_BYTES];
     int n;
 
     if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
@@ -44,7 +45,7 @@ static tri_status take_lock(int fd, const char *path)
                  "would not be noticed",
                  path, strerror(errno));
     }
-    (void)gethostname(host, sizeof(host) - 1);
+    tri_host_name(host, sizeof(host));
     n = snprintf(owner, sizeof(owner), "process %ld on host %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0)
         return tri_file_fail("write the lock of", path);

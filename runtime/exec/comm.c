@@ -2,16 +2,15 @@
  * comparing data. */
 #include "runtime/exec/comm.h"
 
+#include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
-    MESSAGE_BYTES = 1024,    /* of a shared failure */
-    COMPARE_BYTES = 1 << 16, /* piece of data compared at a time */
-    HOST_BYTES = 64
+    MESSAGE_BYTES = 1024,   /* of a shared failure */
+    COMPARE_BYTES = 1 << 16 /* piece of data compared at a time */
 };
 
 int tri_comm_rank(const struct tri_comm *c)
@@ -82,9 +81,9 @@ void tri_comm_destroy(struct tri_comm *c)
 /* This rank's message as the others shall read it; signed where it is not theirs as well. */
 static void write_message(const struct tri_comm *c, bool sign, char text[MESSAGE_BYTES])
 {
-    char host[HOST_BYTES] = "";
+    char host[TRI_HOST_BYTES];
 
-    (void)gethostname(host, sizeof(host) - 1);
+    tri_host_name(host, sizeof(host));
     if (sign)
         (void)snprintf(text, MESSAGE_BYTES, "rank %d on %s: %s", c->rank, host, tri_error_text());
     else

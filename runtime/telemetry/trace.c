@@ -1,6 +1,7 @@
 #include "runtime/telemetry/trace.h"
 
 #include "runtime/checkpoint/files.h"
+#include "runtime/core/host.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/rng.h"
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ROUNDS      9  /* time stamps for the alignment; their median is taken */
 #define MAX_STREAMS 16 /* threads shown per rank; further streams share the last one */
@@ -27,7 +27,7 @@ static uint64_t machine_id(void)
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
     if (f == NULL || fgets(text, sizeof(text), f) == NULL)
-        (void)gethostname(text, sizeof(text) - 1);
+        tri_host_name(text, sizeof(text));
     if (f != NULL)
         (void)fclose(f);
     return tri_hash_name(text);
@@ -87,10 +87,10 @@ static void print_rank(struct tri_text *out, int rank, const struct tri_trace_sp
                        int64_t count, int64_t origin)
 {
     const char *seen[MAX_STREAMS];
-    char host[256] = "";
+    char host[TRI_HOST_BYTES];
     int nstream = 0;
 
-    (void)gethostname(host, sizeof(host) - 1);
+    tri_host_name(host, sizeof(host));
     for (int64_t i = 0; i < count; i++) {
         const struct tri_trace_span *s = &span[i];
         tri_text_printf(out, "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": ", rank,

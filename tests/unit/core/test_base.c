@@ -1,5 +1,6 @@
-/* Status, memory, element types, text. */
+/* Status, memory, element types, text, the name of the host. */
 #include "runtime/core/dtype.h"
+#include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/status.h"
 #include "runtime/core/text.h"
@@ -120,4 +121,14 @@ Test(text, grows_and_escapes)
     cr_assert_str_eq(t.data, "0.1 null");
     tri_text_finish(&t);
     cr_assert_null(t.data);
+}
+
+Test(host, name_is_cut_to_the_buffer)
+{
+    char name[TRI_HOST_BYTES], cut[2] = {'x', 'x'};
+
+    tri_host_name(name, sizeof(name));
+    cr_assert(name[0] != '\0');
+    tri_host_name(cut, sizeof(cut));
+    cr_assert(cut[0] == name[0] && cut[1] == '\0');
 }
