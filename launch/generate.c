@@ -3,11 +3,8 @@
 #include "launch/generate.h"
 
 #include "runtime/core/memory.h"
-#include "runtime/core/rng.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PROMPT, TOKEN, NPROGRAMS };
@@ -19,12 +16,7 @@ struct tri_generator {
     int32_t *offset[NPROGRAMS];
     const float *logits[NPROGRAMS]; /* of the last position */
     int32_t last;
-    struct candidate *candidate; /* vocab */
-};
-
-struct candidate {
-    float logit;
-    int32_t id;
+    struct tri_candidate *candidate; /* vocab */
 };
 
 static tri_status compile(struct tri_generator *g, const struct tri_model_dims *dims, int threads)
@@ -93,50 +85,13 @@ struct tri_session *tri_generator_session(struct tri_generator *g)
     return &g->session;
 }
 
-/* Most likely first; equal ones by id, so that the order is total. */
-static int by_logit(const void *pa, const void *pb)
-{
-    const struct candidate *a = pa, *b = pb;
-
-    if (a->logit != b->logit)
-        return a->logit > b->logit ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
-}
-
-/* Draws from softmax(logits / temperature) over the top k, with the number of the position as
- * counter. */
-static int32_t draw(struct tri_generator *g, const float *logits, const struct tri_sampling *s)
-{
-    struct candidate *c = g->candidate;
-    int64_t k = s->top_k > 0 && s->top_k < g->vocab ? s->top_k : g->vocab;
-    struct tri_rng_key key = tri_rng_key_make(s->seed, tri_hash_name("generate"), 0);
-    double sum = 0, u;
-    uint32_t words[4];
-
-    for (int32_t i = 0; i < g->vocab; i++)
-        c[i] = (struct candidate){.logit = logits[i], .id = i};
-    qsort(c, (size_t)g->vocab, sizeof(*c), by_logit);
-    if (s->temperature == 0)
-        return c[0].id;
-    tri_philox4x32(&key, (uint64_t)g->position, words);
-    for (int64_t i = 0; i < k; i++)
-        sum += exp(((double)c[i].logit - (double)c[0].logit) / s->temperature);
-    u = (double)tri_rng_uniform(words[0]) * sum;
-    for (int64_t i = 0; i < k; i++) {
-        u -= exp(((double)c[i].logit - (double)c[0].logit) / s->temperature);
-        if (u < 0)
-            return c[i].id;
-    }
-    return c[k - 1].id;
-}
-
 static tri_status run(struct tri_generator *g, int which, int64_t n, const struct tri_sampling *s,
                       int32_t *next)
 {
     *g->offset[which] = (int32_t)g->position;
     TRI_TRY(tri_exec_run(g->session.extra_exec[which]));
     g->position += n;
-    g->last = *next = draw(g, g->logits[which], s);
+    g->last = *next = tri_sampling_draw(s, g->logits[which], g->vocab, g->position, g->candidate);
     return TRI_OK;
 }
 

@@ -2,16 +2,11 @@
 #ifndef TRI_LAUNCH_GENERATE_H
 #define TRI_LAUNCH_GENERATE_H
 
+#include "launch/sampling.h"
 #include "launch/session.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct tri_sampling {
-    double temperature; /* 0: always the most likely token */
-    int64_t top_k;      /* 0: all tokens */
-    uint64_t seed;
-};
 
 struct tri_generator;
 
