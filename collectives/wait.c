@@ -7,10 +7,12 @@
 #include <time.h>
 
 enum {
-    POLLS = 50,        /* back to back: about 10 us */
-    YIELDS = 20,       /* with the core offered to others */
-    SLEEP_NS = 20000,  /* first sleep */
-    SLEEP_MAX = 200000 /* longest: the delay that a late message may see */
+    POLLS = 50,       /* back to back: about 10 us */
+    YIELDS = 20,      /* with the core offered to others */
+    SLEEP_NS = 20000, /* first sleep */
+    SLEEP_MORE =
+        20000, /* each is so much longer: a poll over TCP costs 10 us of a core that computes */
+    SLEEP_MAX = 300000 /* longest: the delay that a late message may see */
 };
 
 bool tri_wait_pause(struct tri_wait *w)
@@ -24,7 +26,7 @@ bool tri_wait_pause(struct tri_wait *w)
     if (w->turns < POLLS + YIELDS) {
         (void)sched_yield();
     } else {
-        ns = SLEEP_NS + (int64_t)(w->turns - POLLS - YIELDS) * 1000;
+        ns = SLEEP_NS + (int64_t)(w->turns - POLLS - YIELDS) * SLEEP_MORE;
         t.tv_nsec = ns < SLEEP_MAX ? ns : SLEEP_MAX;
         (void)nanosleep(&t, NULL);
     }
