@@ -1,5 +1,5 @@
 /* Comparison of two checkpoints. */
-#include "launch/cmd_checkpoint.h"
+#include "launch/checkpoint_diff.h"
 
 #include "runtime/checkpoint/files.h"
 

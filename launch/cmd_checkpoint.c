@@ -1,5 +1,6 @@
 /* trireme checkpoint: look at checkpoints without running anything. */
-#include "launch/cmd_checkpoint.h"
+#include "launch/checkpoint_diff.h"
+#include "launch/command.h"
 
 #include "runtime/checkpoint/files.h"
 
@@ -10,20 +11,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static const char help[] =
-    "usage: trireme checkpoint list RUN_DIR\n"
-    "       trireme checkpoint show DIR\n"
-    "       trireme checkpoint verify DIR       exit code 0: good, 2: damaged\n"
-    "       trireme checkpoint diff DIR DIR     exit code 0: equal, 1: different\n"
-    "\n"
-    "DIR is a checkpoint (RUN_DIR/checkpoints/step-00000100) or a run folder, meaning its newest "
-    "one.\n"
-    "  list    every checkpoint of a run: step, time, size, whether it is complete\n"
-    "  show    steps, host state, settings that a resume must match, tensors\n"
-    "  verify  reads every byte and compares it with the checksums\n"
-    "  diff    compares step, host state, settings and tensors to the bit; config.yaml is left "
-    "out\n";
 
 /* "1.2 MB" into buf. */
 static const char *size_text(double bytes, char *buf, size_t cap)
@@ -213,26 +200,56 @@ static const struct {
     {"diff", 2, run_diff}, {"export", -1, run_export},
 };
 
-tri_status tri_cmd_checkpoint(int argc, char **argv, int *exit_code)
+/* argv[0]: the word behind "checkpoint". Findings (damaged: 2, different: 1) only set *exit_code.
+ */
+static tri_status dispatch(int argc, char **argv, int *exit_code)
 {
-    *exit_code = 0;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            (void)fputs(help, stdout);
-            return TRI_OK;
-        }
-    }
-    if (argc < 2)
+    if (argc == 0)
         return tri_fail(TRI_ERR_USAGE, "checkpoint: say list, show, verify or diff (see "
                                        "'trireme checkpoint --help')");
     for (size_t i = 0; i < sizeof(command) / sizeof(command[0]); i++) {
-        if (strcmp(command[i].name, argv[1]) != 0)
+        if (strcmp(command[i].name, argv[0]) != 0)
             continue;
-        if (command[i].nargs >= 0 && argc - 2 != command[i].nargs)
-            return tri_fail(TRI_ERR_USAGE, "checkpoint %s takes %d folder%s, not %d", argv[1],
-                            command[i].nargs, command[i].nargs == 1 ? "" : "s", argc - 2);
-        return command[i].run(argv + 2, exit_code);
+        if (command[i].nargs >= 0 && argc - 1 != command[i].nargs)
+            return tri_fail(TRI_ERR_USAGE, "checkpoint %s takes %d folder%s, not %d", argv[0],
+                            command[i].nargs, command[i].nargs == 1 ? "" : "s", argc - 1);
+        return command[i].run(argv + 1, exit_code);
     }
     return tri_fail(TRI_ERR_USAGE, "checkpoint: unknown action '%s' (list, show, verify, diff)",
-                    argv[1]);
+                    argv[0]);
 }
+
+static int run_checkpoint(const struct tri_command *self, int argc, char **argv)
+{
+    int code = TRI_EXIT_DONE;
+    tri_status st;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            printf("%s", self->help);
+            return TRI_EXIT_DONE;
+        }
+    }
+    st = dispatch(argc - 1, argv + 1, &code);
+    return st == TRI_OK ? code : tri_command_refuse(st);
+}
+
+const struct tri_command tri_command_checkpoint = {
+    .name = "checkpoint",
+    .summary = "list, show, verify or compare checkpoints",
+    .help =
+        "usage: trireme checkpoint list RUN_DIR\n"
+        "       trireme checkpoint show DIR\n"
+        "       trireme checkpoint verify DIR       exit code 0: good, 2: damaged\n"
+        "       trireme checkpoint diff DIR DIR     exit code 0: equal, 1: different\n"
+        "\n"
+        "DIR is a checkpoint (RUN_DIR/checkpoints/step-00000100) or a run folder, meaning its "
+        "newest "
+        "one.\n"
+        "  list    every checkpoint of a run: step, time, size, whether it is complete\n"
+        "  show    steps, host state, settings that a resume must match, tensors\n"
+        "  verify  reads every byte and compares it with the checksums\n"
+        "  diff    compares step, host state, settings and tensors to the bit; config.yaml is left "
+        "out\n",
+    .run = run_checkpoint,
+};

@@ -1,5 +1,5 @@
-/* Command line of `trireme data`. */
-#include "launch/cmd_data.h"
+/* trireme data: importers, and what a dataset file holds. */
+#include "launch/command.h"
 
 #include "data/import.h"
 #include "runtime/core/memory.h"
@@ -234,15 +234,23 @@ static tri_status dispatch(int argc, char **argv, struct tri_text *report)
     return tri_fail(TRI_ERR_USAGE, "data: '%s' is not known, must be import or info", argv[0]);
 }
 
-tri_status tri_cmd_data(int argc, char **argv)
+static int run_data(const struct tri_command *self, int argc, char **argv)
 {
     struct tri_text report = {0};
-    tri_status st = dispatch(argc, argv, &report);
+    tri_status st = dispatch(argc - 1, argv + 1, &report);
 
+    (void)self;
     if (st == TRI_OK && report.failed)
         st = tri_fail(TRI_ERR_NOMEM, "data: no memory for the report");
     if (st == TRI_OK && report.data != NULL)
-        fputs(report.data, stdout);
+        printf("%s", report.data);
     tri_text_finish(&report);
-    return st;
+    return tri_command_refuse(st);
 }
+
+const struct tri_command tri_command_data = {
+    .name = "data",
+    .summary = "import text, images and arrays; show what a dataset file holds",
+    .help = help_data,
+    .run = run_data,
+};

@@ -17,7 +17,8 @@ struct tri_command {
 };
 
 extern const struct tri_command tri_command_train, tri_command_eval, tri_command_generate,
-    tri_command_plan, tri_command_config, tri_command_bench;
+    tri_command_checkpoint, tri_command_data, tri_command_plan, tri_command_config,
+    tri_command_bench;
 
 /* Prints the thread's error message on standard error, once per job: on rank 0, or with `mine` on
  * this rank with its number. */

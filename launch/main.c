@@ -1,44 +1,14 @@
 /* The program: finds the command and runs it. */
 #include "launch/command.h"
-#include "launch/cmd_checkpoint.h"
-#include "launch/cmd_data.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The commands that live in the library have their own help. */
-static int run_checkpoint(const struct tri_command *self, int argc, char **argv)
-{
-    int code = TRI_EXIT_DONE;
-    tri_status st = tri_cmd_checkpoint(argc, argv, &code);
-
-    (void)self;
-    return st == TRI_OK ? code : tri_command_refuse(st);
-}
-
-static int run_data(const struct tri_command *self, int argc, char **argv)
-{
-    tri_status st = tri_cmd_data(argc - 1, argv + 1);
-
-    (void)self;
-    return st == TRI_OK ? TRI_EXIT_DONE : tri_command_refuse(st);
-}
-
-static const struct tri_command command_checkpoint = {
-    .name = "checkpoint",
-    .summary = "list, show, verify or compare checkpoints",
-    .run = run_checkpoint};
-
-static const struct tri_command command_data = {
-    .name = "data",
-    .summary = "import text, images and arrays; show what a dataset file holds",
-    .run = run_data};
-
 static const struct tri_command *const commands[] = {
-    &tri_command_train, &tri_command_eval, &tri_command_generate, &command_checkpoint,
-    &command_data,      &tri_command_plan, &tri_command_config,   &tri_command_bench,
+    &tri_command_train, &tri_command_eval, &tri_command_generate, &tri_command_checkpoint,
+    &tri_command_data,  &tri_command_plan, &tri_command_config,   &tri_command_bench,
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -514,12 +514,40 @@ def test_commands(t):
     t.run("checkpoint", "verify", run).expect(0, "good", "step 4")
     t.run("checkpoint", "diff", run, step_dir(t, 4)).expect(0, "equal")
     t.run("checkpoint", "diff", step_dir(t, 2), step_dir(t, 4)).expect(1, "param/layers.0.weight", "elements differ", "different")
+    t.run("checkpoint", "diff", step_dir(t, 2), step_dir(t, 4)).expect(1, "step: 2 against 4", "updates: 2 against 4")
+    t.run("checkpoint", "--help").expect(0, "usage:", "verify", "diff")
+    t.run("checkpoint", "export", run).expect(2, "not there yet")
     for args in (["list", t.path("none")], ["show", t.path("none")], ["verify", t.path("none")], ["diff", run, t.path("none")],
                  ["show", t.path()], ["list"], ["diff", run], ["sho", run], [], ["export", run]):
         t.run("checkpoint", *args).expect(2, "trireme: ")
     t.run("checkpoint", "verify", t.path()).expect(2, "damaged", "manifest.json")
     os.makedirs(t.path("fresh"))
     t.run("checkpoint", "list", t.path("fresh")).expect(0, "no checkpoints")
+
+
+def test_commands_find_damage(t):
+    """list and verify of a run whose best checkpoint has lost the first byte of a file."""
+    config = mlp(t, steps=4, every=2, run={"eval_every": 2}, checkpoint={"best": "loss"})
+    t.train(config).expect(0)
+    best, run = link(t, "best"), t.path("run")
+    t.run("checkpoint", "show", run).expect(0, "optimizer: sgd", "step 4")
+    for name in ("config.yaml", "manifest.json"):
+        with open(t.path("run", "checkpoints", best, name), "r+b") as f:
+            f.write(b"#")
+        out = t.run("checkpoint", "list", run).expect(0, "latest", "complete").out
+        damaged = [line for line in out.splitlines() if " damaged " in line]
+        assert len(damaged) == 1 and damaged[0].endswith(" best"), out
+    t.run("checkpoint", "verify", t.path("run", "checkpoints", best)).expect(2, "damaged", "manifest.json")
+
+
+def test_diff_of_one_element(t):
+    r = np.random.default_rng(1)
+    weights = {"layers.0.weight": r.normal(size=(5, 12)), "layers.0.bias": np.zeros(5)}
+    for name, value in (("a", 0.25), ("b", 0.75)):
+        weights["layers.0.weight"][3, 4] = value
+        init = t.weights(weights, f"{name}.h5")
+        t.train(mlp(t, steps=1, every=1, hidden=()), "optimizer.lr=0", f"model.init={init}", f"run.dir={t.path('run-' + name)}").expect(0)
+    t.run("checkpoint", "diff", t.path("run-a"), t.path("run-b")).expect(1, "param/layers.0.weight: 1 of 60 elements differ, by at most 0.5")
 
 
 def test_initial_weights(t):

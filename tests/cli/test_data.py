@@ -358,6 +358,23 @@ def test_f04_16_bit_ids_of_a_large_vocabulary(t):
     equal(*found)
 
 
+def test_command_line(t):
+    """Each message says what is missing."""
+    cases = [([], "import or info"), (["what"], "'what'"), (["import"], "text, idx or npy"), (["import", "what"], "'what'"),
+             (["import", "text", "f"], "'-o' is missing"), (["import", "text", "-o", "o.h5"], "'FILE' is missing"),
+             (["import", "text", "f", "-o"], "'-o' needs a value"), (["import", "text", "f", "--bogus"], "'--bogus'"),
+             (["import", "text", "f", "--tokenizer", "bpe:256", "-o", "o.h5"], "bpe:N"),
+             (["import", "text", "f", "--validation", "1", "-o", "o.h5"], "[0, 1)"),
+             (["import", "idx", "-o", "o.h5"], "'--train-images' is missing"), (["import", "npy", "-o", "o.h5"], "'--train-x' is missing"),
+             (["info"], "exactly one"), (["info", "a", "b"], "exactly one")]
+    for args, text in cases:
+        t.run("data", *args).expect(2, "trireme: data", text)
+    equal(os.listdir(t.dir), [])
+    for args, text in ((["--help"], "data info FILE.h5"), (["import", "--help"], "data info FILE.h5"), (["import", "text", "--help"], "--tokenizer"),
+                       (["import", "idx", "-h"], "MNIST"), (["import", "npy", "-h"], "numpy.save"), (["info", "--help"], "data info FILE.h5")):
+        t.run("data", *args).expect(0, "usage: trireme data", text)
+
+
 # --- layouts of the contract --------------------------------------------------------------------------------
 
 

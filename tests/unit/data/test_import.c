@@ -2,7 +2,6 @@
 #include "data/dataset.h"
 #include "data/import.h"
 #include "data/tokenizer.h"
-#include "launch/cmd_data.h"
 #include "runtime/core/memory.h"
 #include "tests/unit/data/fixture.h"
 
@@ -223,22 +222,4 @@ Test(import, wrong_npy_is_refused)
     }
     cr_assert_neq(access(out, F_OK), 0);
     tri_text_finish(&report);
-}
-
-Test(import, command_line_errors)
-{
-    char import[] = "import", text[] = "text", what[] = "what", o[] = "-o", bpe[] = "bpe:256";
-    char tok[] = "--tokenizer", file[] = "f", info[] = "info";
-    char *unknown[] = {what}, *kind[] = {import, what}, *no_out[] = {import, text, file},
-         *no_value[] = {import, text, file, o},
-         *bad_bpe[] = {import, text, file, tok, bpe, o, file}, *no_file[] = {info};
-
-    cr_assert_eq(tri_cmd_data(0, NULL), TRI_ERR_USAGE);
-    cr_assert_eq(tri_cmd_data(1, unknown), TRI_ERR_USAGE);
-    cr_assert_eq(tri_cmd_data(2, kind), TRI_ERR_USAGE);
-    cr_assert_eq(tri_cmd_data(3, no_out), TRI_ERR_USAGE);
-    cr_assert_eq(tri_cmd_data(4, no_value), TRI_ERR_USAGE);
-    cr_assert_eq(tri_cmd_data(7, bad_bpe), TRI_ERR_USAGE);
-    cr_assert_not_null(strstr(tri_error_text(), "bpe:N"));
-    cr_assert_eq(tri_cmd_data(1, no_file), TRI_ERR_USAGE);
 }
