@@ -151,7 +151,8 @@ def test_large_label(t):
 def test_folder_as_data_is_one_line(t):
     config = t.config(model=LINEAR, data={"path": t.dir, "batch": 1}, run={"steps": 1})
     r = t.run("train", config).expect(2, "Is a directory")
-    assert len(r.err.splitlines()) == 1, r.err
+    ours = [line for line in r.err.splitlines() if not line.startswith("[hwloc")]  # where /sys is missing
+    assert len(ours) == 1, r.err
 
 
 # --- messages ----------------------------------------------------------------------------------------------
