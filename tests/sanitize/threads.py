@@ -117,4 +117,18 @@ def test_resumed(t):
     train(t, "run", 2, base, steps=8)
 
 
+def test_augmented_images(t):
+    t.images(n=64)
+    data = dict(path="data.h5", batch=16, augment=True, workers=4)
+    train(t, "run", 2, dict(model=dict(name="resnet", preset="resnet20", width=4), data=data, optimizer=dict(name="sgd", lr=0.05)))
+
+
+def test_a_rank_that_is_too_late(t):
+    late = [dict(rank=1, step=3, where="backward", what="sleep", ms=4000)]
+    config = t.config(run=dict(steps=6, eval_every=2), checkpoint={"every": 1, "async": True}, timeouts=dict(collective_s=1),
+                      debug=dict(inject=late), gradient=dict(bucket_bytes=64), **mlp(t))
+    r = t.train(config, ranks=2, env=ONE_THREAD).expect(1, "rank 1")
+    assert "ThreadSanitizer" not in r.out + r.err, r.err
+
+
 run_tests(globals())
