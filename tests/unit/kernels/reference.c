@@ -110,9 +110,10 @@ Test(reference, attention)
     struct tri_arg qkv = {TRI_F32, {3, {1, 3, 3}}}, piece = {TRI_F32, {3, {1, 1, 3}}};
     struct tri_arg cache = {TRI_F32, {3, {1, 4, 1}}}, one = {TRI_I32, {1, {1}}},
                    in[4] = {piece, cache, cache, one};
+    struct tri_arg results[2] = {qkv, qkv};
     float x[] = {1, 2, 3, -1, 2, 5, 4, 2, 10}, out[3], lse[3], kc[4] = {0}, vc[4] = {0}, o;
 
-    run_io(TRI_OP_ATTENTION, &at, 1, &qkv, (void *[]){x}, 2, &qkv, (void *[]){out, lse});
+    run_io(TRI_OP_ATTENTION, &at, 1, &qkv, (void *[]){x}, 2, results, (void *[]){out, lse});
     NEAR(out[0], 3);
     NEAR(out[1], 4);
     NEAR(out[2], 6);
