@@ -22,10 +22,15 @@ struct tri_comm {
     int rank, size;
     const char *name;   /* "data exchange": for messages; borrowed from the implementation */
     int64_t timeout_ms; /* deadline of each call */
+    void *stream;       /* of the device, where ops->on_stream; set by the executor */
 };
 
 struct tri_comm_ops {
     const char *name; /* of the transport */
+    /* true (NCCL): buffers lie in device memory; a call enqueues on comm->stream, returns at once,
+     * and may be captured; it is complete when the stream is, and a peer that is lost shows as an
+     * error of `poll`. false: buffers lie in memory of the process, and a call blocks. */
+    bool on_stream;
     /* In place over count elements. fixed_tree: the sum of rank values by the binary tree that
      * halves [0, size) recursively, same bits on all ranks (size a power of two). Without it: any
      * order, but the same on every call and equal bits on all ranks. f32, f64, i64; bf16 and f16
@@ -51,6 +56,9 @@ struct tri_comm_ops {
     void (*free)(struct tri_comm *c, void *p);
     /* Bytes that this rank has sent since creation. Local. */
     uint64_t (*bytes_sent)(const struct tri_comm *c);
+    /* Where on_stream: asynchronous errors so far, TRI_OK while all is well. After an error the
+     * communicator has been aborted: what it had enqueued ends, later calls fail. Local. */
+    tri_status (*poll)(struct tri_comm *c);
     void (*destroy)(struct tri_comm *c); /* Collective. Accepts NULL. */
 };
 

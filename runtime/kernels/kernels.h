@@ -11,6 +11,7 @@
 
 #include "runtime/core/dtype.h"
 #include "runtime/core/status.h"
+#include "runtime/device/device.h"
 #include "runtime/graph/graph.h"
 
 #include <stddef.h>
@@ -34,6 +35,7 @@ struct tri_kernel_desc {
     const struct tri_arg *in;  /* nin */
     const struct tri_arg *out; /* nout */
     int nthreads;              /* OpenMP threads that a run may use */
+    struct tri_device *device; /* that the kernel will run on; NULL: the CPU */
 };
 
 /* Buffers of one run. in[i] / out[o] is NULL where the argument is absent. Outputs may alias inputs
@@ -43,6 +45,7 @@ struct tri_kernel_args {
     void *const *out;
     void *scratch; /* scratch_bytes, 64-byte aligned, contents undefined */
     int64_t grain; /* global number, 0 outside grains: index base of randomness */
+    void *stream;  /* of the device, to enqueue on; the CPU has none */
 };
 
 /* A prepared kernel. Implementations put it first in their own struct. */
@@ -64,6 +67,9 @@ struct tri_kernel_ops {
 /* TRI_OP_COUNT entries; NULL where the table has no kernel of the kind. */
 extern const struct tri_kernel_ops *const tri_kernels_ref[TRI_OP_COUNT];
 extern const struct tri_kernel_ops *const tri_kernels_cpu[TRI_OP_COUNT];
+/* Kernels of a CUDA device: buffers lie in its memory, run enqueues on args->stream. Only in builds
+ * with CUDA; reach it through tri_device.kernels. */
+extern const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT];
 
 /* Prepares the kernel of d from `table`; else, for 16-bit arguments, around the f32 kernel (see
  * widen.h); else from the reference. Local. */

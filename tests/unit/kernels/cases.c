@@ -315,8 +315,9 @@ static void fill_index(const struct image *g, uint8_t *index)
     kcase_out(&c, TRI_U8, pooled(g), 0, 0);
     y = calloc((size_t)tri_shape_count(&c.out[0].shape), sizeof(*y));
     cr_assert_eq(tri_kernels_ref[TRI_OP_MAXPOOL]->prepare(&c.d, &k), TRI_OK);
-    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){c.data, (void *[]){y, index}, NULL, 0}),
-                 TRI_OK);
+    cr_assert_eq(
+        k->ops->run(k, &(struct tri_kernel_args){.in = c.data, .out = (void *[]){y, index}}),
+        TRI_OK);
     k->ops->destroy(k);
     free(y);
     tri_free(c.data[0]);

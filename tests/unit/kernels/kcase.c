@@ -230,7 +230,7 @@ static tri_status run_one(const struct kcase *c, const struct tri_kernel_ops *op
     struct tri_kernel *k = NULL;
     tri_status st =
         ops == NULL ? tri_kernel_prepare(tri_kernels_cpu, &c->d, &k) : ops->prepare(&c->d, &k);
-    struct tri_kernel_args args = {b->in, b->out, NULL, c->grain};
+    struct tri_kernel_args args = {.in = b->in, .out = b->out, .grain = c->grain};
 
     if (st != TRI_OK)
         return st;
