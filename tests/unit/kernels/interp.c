@@ -63,7 +63,7 @@ static void run_op(struct interp *x, const struct tri_op *op)
     struct tri_arg arg_in[MAX_ARGS] = {0}, arg_out[MAX_ARGS] = {0};
     void *in[MAX_ARGS] = {0}, *out[MAX_ARGS] = {0};
     struct tri_kernel_desc d = {.kind = op->kind, .attrs = op->attrs, .nthreads = 1};
-    struct tri_kernel_args args = {in, out, NULL, 0};
+    struct tri_kernel_args args = {.in = in, .out = out};
     struct tri_kernel *k;
 
     cr_assert(op->nin <= MAX_ARGS && op->nout <= MAX_ARGS);
