@@ -22,7 +22,7 @@ static inline void run(enum tri_op_kind kind, const struct tri_attrs *at, int ni
     struct tri_kernel *k;
 
     cr_assert_eq(tri_kernels_ref[kind]->prepare(&d, &k), TRI_OK);
-    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){in, out, NULL, 0}), TRI_OK);
+    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){.in = in, .out = out}), TRI_OK);
     k->ops->destroy(k);
 }
 

@@ -24,7 +24,7 @@ static void run_io(enum tri_op_kind kind, const struct tri_attrs *at, int nin,
 {
     struct tri_kernel_desc d = {
         .kind = kind, .attrs = *at, .nin = nin, .nout = nout, .in = in, .out = out};
-    struct tri_kernel_args args = {pin, pout, NULL, 0};
+    struct tri_kernel_args args = {.in = pin, .out = pout};
     double scratch[64];
     struct tri_kernel *k;
 
