@@ -146,7 +146,13 @@ Test(reference, dropout_is_indexed_globally)
     struct tri_arg in[2] = {arg_of(TRI_F32, 2, 8), {TRI_I64, {1, {TRI_COUNTER_COUNT}}}};
     int64_t counters[TRI_COUNTER_COUNT] = {5};
     float x[16], whole[16], part[8];
-    struct tri_kernel_desc d = {TRI_OP_DROPOUT, at, 2, 1, in, in, 1};
+    struct tri_kernel_desc d = {.kind = TRI_OP_DROPOUT,
+                                .attrs = at,
+                                .nin = 2,
+                                .nout = 1,
+                                .in = in,
+                                .out = in,
+                                .nthreads = 1};
     struct tri_kernel *k;
     int kept = 0;
 
@@ -155,8 +161,9 @@ Test(reference, dropout_is_indexed_globally)
     run(TRI_OP_DROPOUT, &at, 2, in, (void *[]){x, counters}, 1, (void *[]){whole});
     in[0] = arg_of(TRI_F32, 1, 8);
     cr_assert_eq(tri_kernels_ref[TRI_OP_DROPOUT]->prepare(&d, &k), TRI_OK);
-    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){(void *[]){x, counters}, (void *[]){part},
-                                                          NULL, 1}),
+    cr_assert_eq(k->ops->run(k, &(struct tri_kernel_args){.in = (void *[]){x, counters},
+                                                          .out = (void *[]){part},
+                                                          .grain = 1}),
                  TRI_OK);
     k->ops->destroy(k);
     cr_assert(memcmp(whole + 8, part, sizeof(part)) == 0);
