@@ -314,6 +314,7 @@ enum tri_inject_what {
 struct tri_attr_matmul {
     bool ta, tb; /* a, b transposed */
     bool wide;   /* y is f32 whatever a and b are: the gradient of a weight */
+    bool tf32;   /* f32 operands may be rounded to 10 bits of fraction (where the device gains) */
 };
 struct tri_attr_loss {
     double unit; /* a gradient is multiplied by scale * unit where the scale is given, else by 1 */
@@ -336,6 +337,7 @@ struct tri_attr_attention {
 struct tri_attr_window {
     int64_t kh, kw, stride, pad;
     int64_t h, w; /* gradients: size of x */
+    bool tf32;    /* convolutions: as in matmul */
 };
 struct tri_attr_view {
     int64_t offset; /* VIEW: elements from the start of the input */

@@ -212,7 +212,8 @@ static struct image image_of(int i)
 
     g.w = SHAPE(d[4], d[3], d[5], d[5]);
     g.taps = d[5] * d[5];
-    g.at.window = (struct tri_attr_window){d[5], d[5], d[6], d[7], d[1], d[2]};
+    g.at.window = (struct tri_attr_window){
+        .kh = d[5], .kw = d[5], .stride = d[6], .pad = d[7], .h = d[1], .w = d[2]};
     return g;
 }
 

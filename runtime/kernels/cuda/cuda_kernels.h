@@ -1,0 +1,30 @@
+/* Entries of the CUDA table and what its files share on the host side. */
+#ifndef TRI_RUNTIME_KERNELS_CUDA_CUDA_KERNELS_H
+#define TRI_RUNTIME_KERNELS_CUDA_CUDA_KERNELS_H
+
+#include "runtime/core/memory.h"
+#include "runtime/kernels/kernels.h"
+
+TRI_BEGIN_DECLS
+
+#define TRI_CUDA_ALIGN 256 /* of a library's workspace, and of each part of a kernel's scratch */
+
+/* Scratch of a kernel comes aligned to 64 bytes; its parts start at multiples of TRI_CUDA_ALIGN
+ * behind that. Ask for TRI_CUDA_ALIGN more than the parts take. Local. */
+static inline unsigned char *tri_cuda_scratch(void *scratch)
+{
+    uintptr_t p = (uintptr_t)scratch;
+
+    return (unsigned char *)((p + TRI_CUDA_ALIGN - 1) / TRI_CUDA_ALIGN * TRI_CUDA_ALIGN);
+}
+
+static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
+{
+    return i < n && arg[i].shape.ndim >= 0;
+}
+
+/* libraries (C) */
+extern const struct tri_kernel_ops tri_kernel_matmul_cublaslt;
+
+TRI_END_DECLS
+#endif

@@ -1,0 +1,214 @@
+/* Products with cuBLASLt. Class: 4 ulp of the sum of |a||b|, f32; tf32 rounds operands to 10 bits;
+ * 16-bit operands are summed in f32 and rounded once (partial sums are never kept in 16 bits). The
+ * order of a sum is that of the algorithm, which is chosen when the kernel is prepared, by shape
+ * alone, so that a run repeats.
+ *
+ * cuBLASLt has matrices by columns: our row-major y [m,n] is its y^T [n,m], so that it gets b as
+ * its first operand and a as its second, and our bias along n is its bias along rows. The library
+ * wants the bias in the type of y: for a 16-bit y it is rounded first, which adds half a unit in
+ * the last place of the bias. */
+#include "runtime/device/cuda_device.h"
+#include "runtime/kernels/cuda/convert.h"
+#include "runtime/kernels/cuda/cuda_kernels.h"
+
+#define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
+
+struct matmul_kernel {
+    struct tri_kernel base;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDescOpaque_t op;        /* bias pointer unset */
+    cublasLtMatrixLayoutOpaque_t a, b, y; /* in the library's order: a is our b */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace_bytes, bias_bytes; /* in scratch: the rounded bias, then the workspace */
+    int64_t m, n;
+    enum tri_dtype out;
+    bool bias, acc;
+    bool bias_after; /* no algorithm adds the bias: a kernel of ours does */
+};
+
+/* The product y[m][n] = op(a) op(b) over `depth` terms. */
+struct product {
+    int64_t m, n, depth, acols, arows, bcols, brows;
+    bool ta, tb;
+};
+
+static struct product product_of(const struct tri_kernel_desc *d)
+{
+    struct product p = {.arows = tri_shape_rows(&d->in[0].shape),
+                        .acols = tri_shape_cols(&d->in[0].shape),
+                        .brows = tri_shape_rows(&d->in[1].shape),
+                        .bcols = tri_shape_cols(&d->in[1].shape),
+                        .ta = d->attrs.matmul.ta,
+                        .tb = d->attrs.matmul.tb};
+
+    p.m = p.ta ? p.acols : p.arows;
+    p.depth = p.ta ? p.arows : p.acols;
+    p.n = p.tb ? p.brows : p.bcols;
+    return p;
+}
+
+static cudaDataType_t data_type(enum tri_dtype t)
+{
+    return t == TRI_BF16 ? CUDA_R_16BF : t == TRI_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/* A row-major matrix of rows x cols, which the library sees as its transpose. */
+static cublasStatus_t layout_init(cublasLtMatrixLayoutOpaque_t *l, enum tri_dtype t, int64_t rows,
+                                  int64_t cols)
+{
+    return cublasLtMatrixLayoutInit(l, data_type(t), (uint64_t)cols, (uint64_t)rows, cols);
+}
+
+static cublasStatus_t set(cublasLtMatmulDescOpaque_t *op, cublasLtMatmulDescAttributes_t what,
+                          const void *value, size_t bytes)
+{
+    return cublasLtMatmulDescSetAttribute(op, what, value, bytes);
+}
+
+/* With `epilogue` the library adds the bias. */
+static tri_status describe(struct matmul_kernel *k, const struct tri_kernel_desc *d,
+                           const struct product *p, bool epilogue)
+{
+    cublasOperation_t first = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t add_bias = CUBLASLT_EPILOGUE_BIAS;
+    const void *like = (const void *)(uintptr_t)TRI_ALIGN_BYTES; /* tells the bias's alignment */
+    bool tf32 = d->in[0].dtype == TRI_F32 && d->attrs.matmul.tf32;
+
+    TRI_CUBLAS(cublasLtMatmulDescInit(
+        &k->op, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
+    TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
+    if (epilogue) {
+        TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &add_bias, sizeof(add_bias)));
+        TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like, sizeof(like)));
+    }
+    TRI_CUBLAS(layout_init(&k->a, d->in[1].dtype, p->brows, p->bcols));
+    TRI_CUBLAS(layout_init(&k->b, d->in[0].dtype, p->arows, p->acols));
+    TRI_CUBLAS(layout_init(&k->y, d->out[0].dtype, p->m, p->n));
+    return TRI_OK;
+}
+
+static tri_status prefer(cublasLtMatmulPreferenceOpaque_t *pref, enum tri_dtype out)
+{
+    static const cublasLtMatmulPreferenceAttributes_t alignment[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint64_t workspace = WORKSPACE_BYTES;
+    uint32_t align = TRI_ALIGN_BYTES;
+    /* The other schemes add partial sums up in the type of y. */
+    uint32_t schemes = tri_dtype_is_half(out) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                              : CUBLASLT_REDUCTION_SCHEME_MASK;
+
+    TRI_CUBLAS(cublasLtMatmulPreferenceInit(pref));
+    TRI_CUBLAS(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                    &workspace, sizeof(workspace)));
+    TRI_CUBLAS(cublasLtMatmulPreferenceSetAttribute(
+        pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)));
+    for (size_t i = 0; i < sizeof(alignment) / sizeof(alignment[0]); i++)
+        TRI_CUBLAS(cublasLtMatmulPreferenceSetAttribute(pref, alignment[i], &align, sizeof(align)));
+    return TRI_OK;
+}
+
+/* Takes the library's first choice. TRI_ERR_UNSUPPORTED without a message: it has none. */
+static tri_status choose(struct matmul_kernel *k)
+{
+    cublasLtMatmulPreferenceOpaque_t pref;
+    cublasLtMatmulHeuristicResult_t found = {0};
+    cublasStatus_t st;
+    int count = 0;
+
+    TRI_TRY(prefer(&pref, k->out));
+    st = cublasLtMatmulAlgoGetHeuristic(k->handle, &k->op, &k->a, &k->b, &k->y, &k->y, &pref, 1,
+                                        &found, &count);
+    if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && count == 0))
+        return TRI_ERR_UNSUPPORTED;
+    TRI_CUBLAS(st);
+    TRI_CUBLAS(found.state);
+    k->algo = found.algo;
+    k->workspace_bytes = found.workspaceSize;
+    return TRI_OK;
+}
+
+static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_desc *d)
+{
+    struct product p = product_of(d);
+    tri_status st;
+
+    k->handle = tri_cuda_device(d->device)->cublaslt;
+    k->m = p.m;
+    k->n = p.n;
+    k->out = d->out[0].dtype;
+    k->bias = tri_arg_present(d->in, 2, d->nin);
+    k->acc = tri_arg_present(d->in, 3, d->nin);
+    TRI_TRY(describe(k, d, &p, k->bias));
+    st = choose(k);
+    if (st == TRI_ERR_UNSUPPORTED && k->bias) {
+        k->bias_after = true;
+        TRI_TRY(describe(k, d, &p, false));
+        st = choose(k);
+    }
+    if (st == TRI_ERR_UNSUPPORTED)
+        return tri_fail(TRI_ERR_UNSUPPORTED, "cuBLASLt: no algorithm for %lld x %lld x %lld in %s",
+                        (long long)p.m, (long long)p.n, (long long)p.depth,
+                        tri_dtype_name(d->in[0].dtype));
+    TRI_TRY(st);
+    if (k->bias && !k->bias_after && tri_dtype_is_half(k->out))
+        k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
+    if (k->bias_bytes + k->workspace_bytes > 0)
+        k->base.scratch_bytes = k->bias_bytes + k->workspace_bytes + TRI_CUDA_ALIGN;
+    return TRI_OK;
+}
+
+static void destroy_matmul(struct tri_kernel *k)
+{
+    tri_free(k);
+}
+
+static tri_status prepare_matmul(const struct tri_kernel_desc *d, struct tri_kernel **out)
+{
+    struct matmul_kernel *k = tri_calloc(1, sizeof(*k), "kernel");
+    tri_status st;
+
+    if (k == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "kernel \"matmul_cublaslt\": out of memory");
+    k->base.ops = &tri_kernel_matmul_cublaslt;
+    TRI_TRY_GOTO(st, configure(k, d), destroy);
+    *out = &k->base;
+    return TRI_OK;
+
+destroy:
+    destroy_matmul(&k->base);
+    return st;
+}
+
+static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_kernel_args *args)
+{
+    const struct matmul_kernel *k = (const struct matmul_kernel *)kernel;
+    cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
+    cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
+    unsigned char *scratch = tri_cuda_scratch(args->scratch);
+    float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
+    void *y = args->out[0];
+
+    if (k->bias && !k->bias_after) {
+        const void *bias = args->in[2];
+
+        if (k->bias_bytes > 0) {
+            TRI_TRY(tri_cuda_round(k->out, bias, scratch, k->n, args->stream));
+            bias = scratch;
+        }
+        TRI_CUBLAS(set(&op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+    }
+    TRI_CUBLAS(cublasLtMatmul(
+        k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y, &ly, y, &ly, &k->algo,
+        k->workspace_bytes > 0 ? scratch + k->bias_bytes : NULL, k->workspace_bytes, args->stream));
+    if (k->bias_after)
+        return tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream);
+    return TRI_OK;
+}
+
+const struct tri_kernel_ops tri_kernel_matmul_cublaslt = {.name = "matmul_cublaslt",
+                                                          .prepare = prepare_matmul,
+                                                          .run = run_matmul,
+                                                          .destroy = destroy_matmul};

@@ -1,0 +1,7 @@
+/* The CUDA table: the fastest kernel of each kind. No reference serves on a device: a kind that is
+ * NULL here cannot run on one. */
+#include "runtime/kernels/cuda/cuda_kernels.h"
+
+const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT] = {
+    [TRI_OP_MATMUL] = &tri_kernel_matmul_cublaslt,
+};
