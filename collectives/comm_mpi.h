@@ -1,7 +1,5 @@
 /* A communicator over MPI point-to-point messages: rounds (rounds.h) of MPI_Isend and MPI_Irecv.
- *
- * Sums: few elements by recursive doubling; more by halving and doubling when the size is a power
- * of two, else by the ring. Calls make no allocation once each count has been seen. */
+ * Calls make no allocation once each count has been seen. */
 #ifndef TRI_COLLECTIVES_COMM_MPI_H
 #define TRI_COLLECTIVES_COMM_MPI_H
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 LAYERS = {"runtime": 0, "collectives": 1, "models": 2, "amp": 2, "data": 2, "optim": 3, "launch": 4}
 TEXT = (".c", ".h", ".cu", ".py", ".sh", ".md", ".yaml", ".build", ".txt")
-MPI_FILES = re.compile(r"collectives/(comm_library|comm_mpi|comm_shm|shm_window|topology|world)\.[ch]$|launch/env\.c$")
+MPI_FILES = re.compile(r"collectives/(comm_library|comm_mpi|comm_shm|mpi_lane|shm_window|topology|world)\.[ch]$|launch/env\.c$")
 MPI_COMM_FILES = re.compile(r"(^optim/exchange\w*|/trireme)\.[ch]$")
 # The program itself is no part of the library.
 PROGRAM_FILES = re.compile(r"launch/(main|command|bench\w*|cmd_\w+|checkpoint_diff)\.c$")
