@@ -3,6 +3,7 @@
 #define TRI_RUNTIME_KERNELS_CUDA_CUDA_KERNELS_H
 
 #include "runtime/core/memory.h"
+#include "runtime/kernels/cuda/cuda_kernel.h"
 #include "runtime/kernels/kernels.h"
 
 TRI_BEGIN_DECLS
@@ -22,6 +23,33 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
 {
     return i < n && arg[i].shape.ndim >= 0;
 }
+
+/* Our own kernels (.cu files by family). X(KIND, name) */
+#define TRI_CUDA_LIST(X)                                                                           \
+    X(COLUMN_SUM, column_sum)                                                                      \
+    X(ADD, add)                                                                                    \
+    X(RELU, relu)                                                                                  \
+    X(RELU_GRAD, relu_grad)                                                                        \
+    X(GELU, gelu)                                                                                  \
+    X(GELU_GRAD, gelu_grad)                                                                        \
+    X(DROPOUT, dropout)                                                                            \
+    X(CAST, cast)                                                                                  \
+    X(LAYERNORM, layernorm)                                                                        \
+    X(LAYERNORM_GRAD, layernorm_grad)                                                              \
+    X(POSITION_GRAD, position_grad)
+
+#define X(kind, name) extern const struct tri_kernel_ops tri_cuda_##name;
+TRI_CUDA_LIST(X)
+#undef X
+
+/* Defines the table of one of them from its prepare_NAME and run_NAME. */
+#define TRI_CUDA_KERNEL(kernel)                                                                    \
+    const struct tri_kernel_ops tri_cuda_##kernel = {                                              \
+        .name = #kernel "_cuda",                                                                   \
+        .prepare = prepare_##kernel,                                                               \
+        .run = run_##kernel,                                                                       \
+        .destroy = tri_cuda_kernel_destroy,                                                        \
+    }
 
 /* libraries (C) */
 extern const struct tri_kernel_ops tri_kernel_matmul_cublaslt;

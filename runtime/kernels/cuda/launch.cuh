@@ -52,4 +52,25 @@ template <class T> static __device__ inline T tri_warp_max(T v)
     return v;
 }
 
+/* Sums v[0..K) over all threads of the block, in every thread; blockDim.x is a multiple of 32,
+ * shared has room for K * 32. Order: inside warps, then warp by warp. Ends with the block in step,
+ * so that shared may be used again. */
+template <int K, class T> static __device__ inline void tri_block_sum(T *v, T *shared)
+{
+    int warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+
+    for (int k = 0; k < K; k++) {
+        v[k] = tri_warp_sum(v[k]);
+        if (threadIdx.x % 32 == 0)
+            shared[k * 32 + warp] = v[k];
+    }
+    __syncthreads();
+    for (int k = 0; k < K; k++) {
+        v[k] = shared[k * 32];
+        for (int w = 1; w < warps; w++)
+            v[k] += shared[k * 32 + w];
+    }
+    __syncthreads();
+}
+
 #endif

@@ -3,5 +3,8 @@
 #include "runtime/kernels/cuda/cuda_kernels.h"
 
 const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT] = {
-    [TRI_OP_MATMUL] = &tri_kernel_matmul_cublaslt,
+#define X(kind, name) [TRI_OP_##kind] = &tri_cuda_##name,
+    TRI_CUDA_LIST(X)
+#undef X
+        [TRI_OP_MATMUL] = &tri_kernel_matmul_cublaslt,
 };
