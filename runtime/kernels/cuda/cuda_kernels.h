@@ -36,7 +36,11 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(CAST, cast)                                                                                  \
     X(LAYERNORM, layernorm)                                                                        \
     X(LAYERNORM_GRAD, layernorm_grad)                                                              \
-    X(POSITION_GRAD, position_grad)
+    X(POSITION_GRAD, position_grad)                                                                \
+    X(MAXPOOL, maxpool)                                                                            \
+    X(MAXPOOL_GRAD, maxpool_grad)                                                                  \
+    X(AVGPOOL, avgpool)                                                                            \
+    X(AVGPOOL_GRAD, avgpool_grad)
 
 #define X(kind, name) extern const struct tri_kernel_ops tri_cuda_##name;
 TRI_CUDA_LIST(X)
@@ -53,6 +57,9 @@ TRI_CUDA_LIST(X)
 
 /* libraries (C) */
 extern const struct tri_kernel_ops tri_kernel_matmul_cublaslt;
+extern const struct tri_kernel_ops tri_kernel_conv2d_cudnn;
+extern const struct tri_kernel_ops tri_kernel_conv2d_dx_cudnn;
+extern const struct tri_kernel_ops tri_kernel_conv2d_dw_cudnn;
 
 TRI_END_DECLS
 #endif
