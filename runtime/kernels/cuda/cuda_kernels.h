@@ -60,6 +60,9 @@ extern const struct tri_kernel_ops tri_kernel_matmul_cublaslt;
 extern const struct tri_kernel_ops tri_kernel_conv2d_cudnn;
 extern const struct tri_kernel_ops tri_kernel_conv2d_dx_cudnn;
 extern const struct tri_kernel_ops tri_kernel_conv2d_dw_cudnn;
+/* 16-bit, no dropout; TRI_ERR_UNSUPPORTED without a message for all else. */
+extern const struct tri_kernel_ops tri_kernel_attention_cudnn;
+extern const struct tri_kernel_ops tri_kernel_attention_grad_cudnn;
 
 TRI_END_DECLS
 #endif

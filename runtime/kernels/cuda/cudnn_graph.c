@@ -188,7 +188,10 @@ void tri_cudnn_pointwise(struct tri_cudnn_graph *g, cudnnPointwiseMode_t mode, t
     tri_cudnn_desc d = add(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), op;
 
     set(g, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set_type(g, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    set_type(g, d, CUDNN_ATTR_POINTWISE_MATH_PREC,
+             mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_INT32
+             : mode == CUDNN_POINTWISE_CMP_GE  ? CUDNN_DATA_BOOLEAN
+                                               : CUDNN_DATA_FLOAT);
     if (axis >= 0)
         set(g, d, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
     finalize(g, d, "pointwise");
@@ -269,40 +272,46 @@ static void try_config(struct tri_cudnn_graph *g, tri_cudnn_desc config, size_t 
         (size_t)bytes <= workspace_limit) {
         g->plan = plan;
         g->workspace_bytes = (size_t)bytes;
-        return;
     }
-    cudnnBackendDestroyDescriptor(plan);
-    g->ndesc--;
+}
+
+/* Destroys the descriptors from number `first` on. */
+static void drop(struct tri_cudnn_graph *g, int first)
+{
+    while (g->ndesc > first)
+        cudnnBackendDestroyDescriptor(g->desc[--g->ndesc]);
 }
 
 /* Asks one heuristic and tries what it offers, best first. */
 static void try_mode(struct tri_cudnn_graph *g, tri_cudnn_desc graph, cudnnBackendHeurMode_t mode,
                      bool exact, size_t workspace_limit)
 {
+    int first = g->ndesc;
     tri_cudnn_desc heur = add(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     tri_cudnn_desc config[MAX_CONFIGS] = {NULL};
     int64_t n = 0;
 
     set_desc(g, heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (g->status != CUDNN_STATUS_SUCCESS || cudnnBackendFinalize(heur) != CUDNN_STATUS_SUCCESS)
-        return;
-    for (int i = 0; i < MAX_CONFIGS; i++)
-        config[i] = add(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (g->status != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 MAX_CONFIGS, &n, config) != CUDNN_STATUS_SUCCESS)
-        n = 0;
+    if (g->status == CUDNN_STATUS_SUCCESS && cudnnBackendFinalize(heur) == CUDNN_STATUS_SUCCESS) {
+        for (int i = 0; i < MAX_CONFIGS; i++)
+            config[i] = add(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        if (g->status != CUDNN_STATUS_SUCCESS ||
+            cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n,
+                                     config) != CUDNN_STATUS_SUCCESS)
+            n = 0;
+    }
     for (int64_t i = 0; i < n && g->plan == NULL; i++) {
         int before = g->ndesc;
 
-        if (acceptable(g, config[i], exact)) {
+        if (acceptable(g, config[i], exact))
             try_config(g, config[i], workspace_limit);
-        } else {
-            while (g->ndesc > before)
-                cudnnBackendDestroyDescriptor(g->desc[--g->ndesc]);
-        }
+        if (g->plan == NULL)
+            drop(g, before);
     }
+    if (g->plan == NULL)
+        drop(g, first);
 }
 
 tri_status tri_cudnn_plan(struct tri_cudnn_graph *g, bool exact, size_t workspace_limit)
@@ -363,6 +372,5 @@ tri_status tri_cudnn_run(const struct tri_cudnn_graph *g, void *const *ptr, int 
 
 void tri_cudnn_finish(struct tri_cudnn_graph *g)
 {
-    while (g->ndesc > 0)
-        cudnnBackendDestroyDescriptor(g->desc[--g->ndesc]);
+    drop(g, 0);
 }

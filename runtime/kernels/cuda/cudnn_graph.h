@@ -15,7 +15,7 @@
 
 TRI_BEGIN_DECLS
 
-#define TRI_CUDNN_MAX_DESCS 128
+#define TRI_CUDNN_MAX_DESCS 192
 #define TRI_CUDNN_MAX_OPS   32
 #define TRI_CUDNN_MAX_BOUND 16 /* tensors that lie in memory */
 
@@ -66,8 +66,8 @@ void tri_cudnn_convolution(struct tri_cudnn_graph *g, cudnnBackendDescriptorType
 /* c = a b over the last two dimensions, summed in f32. */
 void tri_cudnn_matmul(struct tri_cudnn_graph *g, tri_cudnn_desc a, tri_cudnn_desc b,
                       tri_cudnn_desc c);
-/* y = mode(x), mode(x, b) or, for BINARY_SELECT, t ? x : b, in f32; absent operands NULL. axis:
- * for GEN_INDEX, else -1. */
+/* y = mode(x), mode(x, b) or, for BINARY_SELECT, t ? x : b; absent operands NULL; in f32 but for
+ * GEN_INDEX (i32: the index along `axis`, -1 elsewhere) and CMP_GE (boolean). */
 void tri_cudnn_pointwise(struct tri_cudnn_graph *g, cudnnPointwiseMode_t mode, tri_cudnn_desc x,
                          tri_cudnn_desc b, tri_cudnn_desc t, tri_cudnn_desc y, int64_t axis);
 /* y = sum or maximum of x over the dimensions in which y has 1, in f32. */
