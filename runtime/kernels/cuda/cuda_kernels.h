@@ -40,7 +40,24 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(MAXPOOL, maxpool)                                                                            \
     X(MAXPOOL_GRAD, maxpool_grad)                                                                  \
     X(AVGPOOL, avgpool)                                                                            \
-    X(AVGPOOL_GRAD, avgpool_grad)
+    X(AVGPOOL_GRAD, avgpool_grad)                                                                  \
+    X(EMBEDDING, embedding)                                                                        \
+    X(EMBEDDING_GRAD, embedding_grad)                                                              \
+    X(SOFTMAX_XENT, softmax_xent)                                                                  \
+    X(SOFTMAX_XENT_GRAD, softmax_xent_grad)                                                        \
+    X(SOFTMAX_XENT_FUSED, softmax_xent_fused)                                                      \
+    X(MSE, mse)                                                                                    \
+    X(MSE_GRAD, mse_grad)                                                                          \
+    X(COMMIT, commit)                                                                              \
+    X(STEP_BEGIN, step_begin)                                                                      \
+    X(SUMSQ, sumsq)                                                                                \
+    X(CONTROL, control)                                                                            \
+    X(SGD, sgd)                                                                                    \
+    X(ADAMW, adamw)                                                                                \
+    X(STEP_END, step_end)                                                                          \
+    X(SCALE_END, scale_end)                                                                        \
+    X(BATCHNORM_RUNNING, batchnorm_running)                                                        \
+    X(INJECT, inject)
 
 #define X(kind, name) extern const struct tri_kernel_ops tri_cuda_##name;
 TRI_CUDA_LIST(X)

@@ -73,4 +73,20 @@ template <int K, class T> static __device__ inline void tri_block_sum(T *v, T *s
     __syncthreads();
 }
 
+/* Largest v over all threads of the block, in every thread; shared has room for 32. */
+template <class T> static __device__ inline T tri_block_max(T v, T *shared)
+{
+    int warps = (int)blockDim.x / 32;
+
+    v = tri_warp_max(v);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = shared[0];
+    for (int w = 1; w < warps; w++)
+        v = shared[w] > v ? shared[w] : v;
+    __syncthreads();
+    return v;
+}
+
 #endif
