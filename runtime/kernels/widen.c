@@ -56,9 +56,9 @@ static void destroy_widened(struct tri_kernel *kernel)
     tri_free(k);
 }
 
-static tri_status run_cast(const struct tri_kernel *cast, void *from, void *to)
+static tri_status run_cast(const struct tri_kernel *cast, void *from, void *to, void *stream)
 {
-    struct tri_kernel_args args = {.in = &from, .out = &to};
+    struct tri_kernel_args args = {.in = &from, .out = &to, .stream = stream};
 
     return cast->ops->run(cast, &args);
 }
@@ -68,12 +68,13 @@ static tri_status run_widened(const struct tri_kernel *kernel, const struct tri_
     const struct widened *k = (const struct widened *)kernel;
     unsigned char *scratch = args->scratch;
     void *in[MAX_ARGS], *out[MAX_ARGS];
-    struct tri_kernel_args inner = {.in = in, .out = out, .grain = args->grain};
+    struct tri_kernel_args inner = {
+        .in = in, .out = out, .grain = args->grain, .stream = args->stream};
 
     for (int i = 0; i < k->in.n; i++) {
         in[i] = k->in.offset[i] == DIRECT ? args->in[i] : scratch + k->in.offset[i];
         if (k->in.cast[i] != NULL)
-            TRI_TRY(run_cast(k->in.cast[i], args->in[i], in[i]));
+            TRI_TRY(run_cast(k->in.cast[i], args->in[i], in[i], args->stream));
     }
     for (int o = 0; o < k->out.n; o++)
         out[o] = k->out.offset[o] == DIRECT ? args->out[o] : scratch + k->out.offset[o];
@@ -81,7 +82,7 @@ static tri_status run_widened(const struct tri_kernel *kernel, const struct tri_
     TRI_TRY(k->inner->ops->run(k->inner, &inner));
     for (int o = 0; o < k->out.n; o++)
         if (k->out.cast[o] != NULL)
-            TRI_TRY(run_cast(k->out.cast[o], out[o], args->out[o]));
+            TRI_TRY(run_cast(k->out.cast[o], out[o], args->out[o], args->stream));
     return TRI_OK;
 }
 
@@ -93,13 +94,19 @@ static tri_status prepare_widened(const struct tri_kernel_desc *d, struct tri_ke
 static const struct tri_kernel_ops ops_widened = {
     .name = "widened", .prepare = prepare_widened, .run = run_widened, .destroy = destroy_widened};
 
+/* of: the kernel around which arguments are cast. */
 static tri_status prepare_cast(const struct tri_kernel_ops *const *table,
-                               const struct tri_arg *from, enum tri_dtype to, int nthreads,
-                               struct tri_kernel **out)
+                               const struct tri_kernel_desc *of, const struct tri_arg *from,
+                               enum tri_dtype to, struct tri_kernel **out)
 {
     struct tri_arg result = {.dtype = to, .shape = from->shape};
-    struct tri_kernel_desc d = {
-        .kind = TRI_OP_CAST, .nin = 1, .nout = 1, .in = from, .out = &result, .nthreads = nthreads};
+    struct tri_kernel_desc d = {.kind = TRI_OP_CAST,
+                                .nin = 1,
+                                .nout = 1,
+                                .in = from,
+                                .out = &result,
+                                .nthreads = of->nthreads,
+                                .device = of->device};
 
     d.attrs.cast.to = to;
     return tri_kernel_prepare(table, &d, out);
@@ -130,7 +137,7 @@ static tri_status plan_arguments(const struct tri_kernel_ops *const *table,
             continue;
         in[i].dtype = TRI_F32;
         k->in.offset[i] = reserve(k, &in[i]);
-        TRI_TRY(prepare_cast(table, &d->in[i], TRI_F32, d->nthreads, &k->in.cast[i]));
+        TRI_TRY(prepare_cast(table, d, &d->in[i], TRI_F32, &k->in.cast[i]));
     }
     for (int o = 0; o < d->nout; o++) {
         bool summed = o == 0 && acc > 0 && acc < d->nin && d->in[acc].shape.ndim >= 0;
@@ -141,7 +148,7 @@ static tri_status plan_arguments(const struct tri_kernel_ops *const *table,
             continue;
         out[o].dtype = TRI_F32;
         k->out.offset[o] = summed ? k->in.offset[acc] : reserve(k, &out[o]);
-        TRI_TRY(prepare_cast(table, &out[o], d->out[o].dtype, d->nthreads, &k->out.cast[o]));
+        TRI_TRY(prepare_cast(table, d, &out[o], d->out[o].dtype, &k->out.cast[o]));
     }
     return TRI_OK;
 }

@@ -38,7 +38,16 @@
     X(AVGPOOL_GRAD, avgpool_grad)                                                                  \
     X(SUMSQ, sumsq)                                                                                \
     X(SGD, sgd)                                                                                    \
-    X(ADAMW, adamw)
+    X(ADAMW, adamw)                                                                                \
+    X(MSE, mse)                                                                                    \
+    X(MSE_GRAD, mse_grad)                                                                          \
+    X(COMMIT, commit)                                                                              \
+    X(STEP_BEGIN, step_begin)                                                                      \
+    X(CONTROL, control)                                                                            \
+    X(STEP_END, step_end)                                                                          \
+    X(SCALE_END, scale_end)                                                                        \
+    X(BATCHNORM_RUNNING, batchnorm_running)                                                        \
+    X(INJECT, inject)
 
 #define X(kind, name) int cases_##name(const struct tri_kernel_ops *ops);
 TRI_CASES(X)

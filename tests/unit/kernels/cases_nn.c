@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t matrices[][2] = {{1, 1}, {3, 7}, {5, 16}, {33, 65}, {70, 100}};
-#define NMATRICES 5
+static const int64_t matrices[][2] = {{1, 1},   {3, 7},    {5, 16},   {33, 65}, {70, 100},
+                                      {2, 768}, {3, 1600}, {3, 2056}, {2, 9000}};
+#define NMATRICES 9
 
 /* A normalised row of n terms of size 1 with rstd of size 1: a sum over the row, divided by n, then
  * a few roundings. */
@@ -282,9 +283,12 @@ int cases_attention_cached(const struct tri_kernel_ops *ops)
 }
 
 /* b, t, v, c, p */
-static const int64_t texts[][5] = {
-    {1, 1, 2, 1, 1}, {2, 5, 7, 17, 9}, {3, 16, 40, 64, 16}, {1, 200, 30, 33, 256}};
-#define NTEXTS 4
+static const int64_t texts[][5] = {{1, 1, 2, 1, 1},
+                                   {2, 5, 7, 17, 9},
+                                   {3, 16, 40, 64, 16},
+                                   {1, 200, 30, 33, 256},
+                                   {2, 1300, 3, 8, 1300}};
+#define NTEXTS 5
 
 int cases_embedding(const struct tri_kernel_ops *ops)
 {
@@ -353,8 +357,9 @@ int cases_position_grad(const struct tri_kernel_ops *ops)
 }
 
 /* m, v */
-static const int64_t logits[][2] = {{1, 2}, {5, 3}, {9, 17}, {33, 100}, {4, 1000}};
-#define NLOGITS 5
+static const int64_t logits[][2] = {{1, 2},    {5, 3},    {9, 17},   {33, 100},
+                                    {4, 1000}, {3, 5003}, {1, 60001}};
+#define NLOGITS 7
 
 /* Every fourth row, from row 2, is ignored and NaN. Row 1 has equal largest logits, so that the
  * first one must win. */

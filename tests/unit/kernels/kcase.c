@@ -3,8 +3,8 @@
 #include "runtime/core/memory.h"
 #include "runtime/core/rng.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GUARD 64 /* bytes before and behind each buffer that nobody may write */
@@ -16,11 +16,34 @@ struct buffers {
     size_t scratch_bytes;
 };
 
-static uint64_t draw_index;
+/* Copies of the same buffers in the memory of the device. */
+struct mirror {
+    void *in[KCASE_ARGS], *out[KCASE_ARGS], *scratch;
+};
+
+static struct tri_device *device; /* NULL: the CPU */
+static void *stream;
+static uint64_t draw_seed = 7, draw_index;
+
+void kcase_on(struct tri_device *d)
+{
+    if (device != NULL)
+        device->ops->stream_destroy(device, stream);
+    device = d;
+    stream = NULL;
+    if (d != NULL)
+        KCASE_CHECK(d->ops->stream_create(d, false, &stream) == TRI_OK, "%s", tri_error_text());
+}
+
+void kcase_seed(uint64_t seed)
+{
+    draw_seed = seed;
+    draw_index = 0;
+}
 
 static double uniform(double lo, double hi)
 {
-    struct tri_rng_key key = tri_rng_key_make(7, 11, 0);
+    struct tri_rng_key key = tri_rng_key_make(draw_seed, 11, 0);
     uint32_t w[4];
 
     tri_philox4x32(&key, draw_index++, w);
@@ -87,7 +110,7 @@ void *kcase_in(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, do
 
     c->in[i] = (struct tri_arg){dtype, shape};
     c->data[i] = tri_alloc_aligned(arg_bytes(&c->in[i]) + 1, "test");
-    cr_assert_not_null(c->data[i]);
+    KCASE_CHECK(c->data[i] != NULL, "out of memory");
     for (int64_t j = 0; j < n; j++)
         store(dtype, c->data[i], j, uniform(lo, hi));
     return c->data[i];
@@ -129,7 +152,7 @@ static void *guarded(size_t bytes)
 {
     unsigned char *p = tri_alloc_aligned(bytes + 2 * GUARD, "test");
 
-    cr_assert_not_null(p);
+    KCASE_CHECK(p != NULL, "out of memory");
     memset(p, FILL, bytes + 2 * GUARD);
     return p + GUARD;
 }
@@ -141,8 +164,8 @@ static void guarded_free(void *p, size_t bytes, const char *what)
     if (p == NULL)
         return;
     for (size_t i = 0; i < GUARD; i++)
-        cr_assert(raw[-(ptrdiff_t)i - 1] == FILL && raw[bytes + i] == FILL,
-                  "%s: wrote outside a buffer", what);
+        KCASE_CHECK(raw[-(ptrdiff_t)i - 1] == FILL && raw[bytes + i] == FILL,
+                    "%s: wrote outside a buffer", what);
     tri_free(raw - GUARD);
 }
 
@@ -186,8 +209,8 @@ static void buffers_free(const struct kcase *c, bool in_place, struct buffers *b
     for (int i = 0; i < c->d.nin; i++) {
         size_t bytes = b->in[i] ? arg_bytes(&c->in[i]) : 0;
 
-        cr_assert(written[i] || b->in[i] == NULL || memcmp(b->in[i], c->data[i], bytes) == 0,
-                  "%s: wrote input %d", what, i);
+        KCASE_CHECK(written[i] || b->in[i] == NULL || memcmp(b->in[i], c->data[i], bytes) == 0,
+                    "%s: wrote input %d", what, i);
         guarded_free(b->in[i], bytes, what);
     }
     guarded_free(b->scratch, b->scratch_bytes, what);
@@ -218,55 +241,138 @@ static void compare(const struct kcase *c, const struct buffers *got, const stru
                    limit = c->abs[o] + near + c->rel[o] * fabs(w);
             bool same = g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= limit;
 
-            cr_assert(same, "%s: output %d [%lld] is %.9g, not %.9g (difference %.3g, limit %.3g)",
-                      what, o, (long long)i, g, w, fabs(g - w), limit);
+            KCASE_CHECK(same,
+                        "%s: output %d [%lld] is %.9g, not %.9g (difference %.3g, limit %.3g)",
+                        what, o, (long long)i, g, w, fabs(g - w), limit);
         }
     }
 }
 
+static void *upload(const void *host, size_t bytes)
+{
+    const unsigned char *from = host;
+    unsigned char *p = NULL;
+
+    if (host == NULL)
+        return NULL;
+    KCASE_CHECK(device->ops->alloc(device, bytes + 2 * GUARD, (void **)&p) == TRI_OK, "%s",
+                tri_error_text());
+    KCASE_CHECK(device->ops->copy(device, p, from - GUARD, bytes + 2 * GUARD, stream) == TRI_OK,
+                "%s", tri_error_text());
+    return p + GUARD;
+}
+
+static void download(void *host, void *p, size_t bytes)
+{
+    unsigned char *from = p, *to = host;
+
+    if (p == NULL)
+        return;
+    KCASE_CHECK(device->ops->copy(device, to - GUARD, from - GUARD, bytes + 2 * GUARD, stream) ==
+                    TRI_OK,
+                "%s", tri_error_text());
+    KCASE_CHECK(device->ops->stream_sync(device, stream) == TRI_OK, "%s", tri_error_text());
+    device->ops->free(device, from - GUARD);
+}
+
+/* Input whose memory output o of b is, or -1. */
+static int shares(const struct kcase *c, const struct buffers *b, int o)
+{
+    for (int i = 0; i < c->d.nin; i++)
+        if (b->out[o] != NULL && b->out[o] == b->in[i])
+            return i;
+    return -1;
+}
+
+/* Runs k on the device over copies of the buffers, guards and all, and brings them back. */
+static tri_status run_on_device(const struct kcase *c, const struct tri_kernel *k,
+                                struct buffers *b)
+{
+    struct mirror m = {0};
+    struct tri_kernel_args args = {.in = m.in, .out = m.out, .grain = c->grain, .stream = stream};
+    tri_status st;
+
+    for (int i = 0; i < c->d.nin; i++)
+        m.in[i] = b->in[i] == NULL ? NULL : upload(b->in[i], arg_bytes(&c->in[i]));
+    for (int o = 0; o < c->d.nout; o++) {
+        int i = shares(c, b, o);
+
+        if (b->out[o] != NULL)
+            m.out[o] = i >= 0 ? m.in[i] : upload(b->out[o], arg_bytes(&c->out[o]));
+    }
+    args.scratch = m.scratch = upload(b->scratch, b->scratch_bytes);
+    st = k->ops->run(k, &args);
+    for (int o = 0; o < c->d.nout; o++)
+        if (shares(c, b, o) < 0)
+            download(b->out[o], m.out[o], arg_bytes(&c->out[o]));
+    for (int i = 0; i < c->d.nin; i++)
+        download(b->in[i], m.in[i], b->in[i] == NULL ? 0 : arg_bytes(&c->in[i]));
+    download(b->scratch, m.scratch, b->scratch_bytes);
+    return st;
+}
+
+/* ops NULL: what tri_kernel_prepare takes of the table under test. */
 static tri_status run_one(const struct kcase *c, const struct tri_kernel_ops *ops, bool in_place,
                           struct buffers *b)
 {
+    bool away = device != NULL && ops != tri_kernels_ref[c->d.kind];
+    struct tri_kernel_desc d = c->d;
     struct tri_kernel *k = NULL;
-    tri_status st =
-        ops == NULL ? tri_kernel_prepare(tri_kernels_cpu, &c->d, &k) : ops->prepare(&c->d, &k);
     struct tri_kernel_args args = {.in = b->in, .out = b->out, .grain = c->grain};
+    tri_status st;
 
+    d.device = away ? device : NULL;
+    st = ops == NULL ? tri_kernel_prepare(away ? device->kernels : tri_kernels_cpu, &d, &k)
+                     : ops->prepare(&d, &k);
     if (st != TRI_OK)
         return st;
     buffers_make(c, in_place, k->scratch_bytes, b);
     args.scratch = b->scratch;
-    st = k->ops->run(k, &args);
-    cr_assert_eq(st, TRI_OK, "%s: %s", k->ops->name, tri_error_text());
+    st = away ? run_on_device(c, k, b) : k->ops->run(k, &args);
+    KCASE_CHECK(st == TRI_OK, "%s: %s", k->ops->name, tri_error_text());
     k->ops->destroy(k);
     return st;
+}
+
+static void same_bits(const struct kcase *c, const struct buffers *one, const struct buffers *two,
+                      const char *what, const char *why)
+{
+    for (int o = 0; o < c->d.nout; o++)
+        KCASE_CHECK(one->out[o] == NULL ||
+                        memcmp(one->out[o], two->out[o], arg_bytes(&c->out[o])) == 0,
+                    "%s: output %d depends on %s", what, o, why);
 }
 
 static bool run_both(struct kcase *c, const struct tri_kernel_ops *ops, bool in_place,
                      const char *what)
 {
-    struct buffers got, want;
+    struct buffers got, want, again;
     tri_status st = run_one(c, ops, in_place, &got);
 
     if (st == TRI_ERR_UNSUPPORTED)
         return false;
-    cr_assert_eq(st, TRI_OK, "%s: prepare failed: %s", what, tri_error_text());
-    cr_assert_eq(run_one(c, tri_kernels_ref[c->d.kind], in_place, &want), TRI_OK);
+    KCASE_CHECK(st == TRI_OK, "%s: prepare failed: %s", what, tri_error_text());
+    KCASE_CHECK(run_one(c, tri_kernels_ref[c->d.kind], in_place, &want) == TRI_OK, "%s: %s", what,
+                tri_error_text());
     compare(c, &got, &want, what);
+    if (device != NULL) {
+        KCASE_CHECK(run_one(c, ops, in_place, &again) == TRI_OK, "%s: %s", what, tri_error_text());
+        same_bits(c, &got, &again, what, "the run");
+        buffers_free(c, in_place, &again, what);
+    }
     buffers_free(c, in_place, &got, what);
     buffers_free(c, in_place, &want, what);
     return true;
 }
 
-/* With 1 and 2 threads, and in place where that is allowed. ops NULL: what tri_kernel_prepare
- * takes. */
+/* With 1 and 2 threads (a device has no say in them), and in place where that is allowed. */
 static bool repeat(struct kcase *c, const struct tri_kernel_ops *ops, const char *what)
 {
     bool may = false, ran = true;
 
     for (int o = 0; o < c->d.nout; o++)
         may = may || c->alias[o] == TRI_ALIAS_MAY;
-    for (int threads = 1; threads <= 2 && ran; threads++) {
+    for (int threads = 1; threads <= (device == NULL ? 2 : 1) && ran; threads++) {
         c->d.nthreads = threads;
         ran = run_both(c, ops, false, what);
         if (ran && may)
@@ -281,7 +387,7 @@ static void round_input(struct kcase *c, int i, enum tri_dtype t)
     int64_t n = c->in[i].shape.ndim < 0 ? 0 : tri_shape_count(&c->in[i].shape);
     void *rounded = tri_alloc_aligned((size_t)n * sizeof(uint16_t) + 1, "test");
 
-    cr_assert_not_null(rounded);
+    KCASE_CHECK(rounded != NULL, "out of memory");
     if (c->in[i].shape.ndim < 0 || c->in[i].dtype != TRI_F32) {
         tri_free(rounded);
         return;
@@ -310,7 +416,7 @@ static void run_half(const struct kcase *full, enum tri_dtype t, bool wide, cons
         if (c->in[i].shape.ndim < 0)
             continue;
         c->data[i] = tri_alloc_aligned(arg_bytes(&c->in[i]) + 1, "test");
-        cr_assert_not_null(c->data[i]);
+        KCASE_CHECK(c->data[i] != NULL, "out of memory");
         memcpy(c->data[i], full->data[i], arg_bytes(&c->in[i]));
     }
     for (int i = 0; i < c->d.nin; i++)
@@ -360,19 +466,16 @@ void kcase_check(struct kcase *c)
     struct buffers want, one, three;
 
     c->d.nthreads = 1;
-    cr_assert_eq(run_one(c, tri_kernels_ref[c->d.kind], false, &want), TRI_OK);
+    KCASE_CHECK(run_one(c, tri_kernels_ref[c->d.kind], false, &want) == TRI_OK, "%s: %s", what,
+                tri_error_text());
     for (int isa = TRI_ISA_SCALAR; isa < TRI_ISA_COUNT; isa++) {
         tri_cpu_isa_limit((enum tri_isa)isa);
         c->d.nthreads = 1;
-        cr_assert_eq(run_one(c, NULL, false, &one), TRI_OK, "%s: %s", what, tri_error_text());
+        KCASE_CHECK(run_one(c, NULL, false, &one) == TRI_OK, "%s: %s", what, tri_error_text());
         c->d.nthreads = 3;
-        cr_assert_eq(run_one(c, NULL, false, &three), TRI_OK, "%s: %s", what, tri_error_text());
+        KCASE_CHECK(run_one(c, NULL, false, &three) == TRI_OK, "%s: %s", what, tri_error_text());
         compare(c, &one, &want, what);
-        for (int o = 0; o < c->d.nout; o++)
-            cr_assert(one.out[o] == NULL ||
-                          memcmp(one.out[o], three.out[o], arg_bytes(&c->out[o])) == 0,
-                      "%s, %s: output %d depends on the number of threads", what,
-                      tri_isa_name(tri_cpu_isa()), o);
+        same_bits(c, &one, &three, what, "the number of threads");
         buffers_free(c, false, &one, what);
         buffers_free(c, false, &three, what);
     }

@@ -1,5 +1,5 @@
-/* One comparison of a CPU kernel with the reference: a signature, its input data, and what each
- * output may differ by. */
+/* One comparison of a kernel of the CPU or of a device with the reference: a signature, its input
+ * data, and what each output may differ by. */
 #ifndef TRI_TESTS_UNIT_KERNELS_KCASE_H
 #define TRI_TESTS_UNIT_KERNELS_KCASE_H
 
@@ -23,6 +23,19 @@ struct kcase {
     int64_t grain;
 };
 
+/* Where the kernels under test run from now on: a device, or NULL for the CPU. The reference always
+ * runs on the CPU. */
+void kcase_on(struct tri_device *device);
+/* Inputs are drawn anew: each seed has its own. */
+void kcase_seed(uint64_t seed);
+/* Ends the test with a message: each runner defines it (kcase_criterion.c, parity.c). */
+void kcase_failed(const char *fmt, ...) TRI_PRINTF(1, 2) __attribute__((noreturn));
+#define KCASE_CHECK(cond, ...)                                                                     \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            kcase_failed(__VA_ARGS__);                                                             \
+    } while (0)
+
 void kcase_init(struct kcase *c, enum tri_op_kind kind, const struct tri_attrs *attrs);
 /* Adds an input, uniform in [lo, hi) (whole numbers for integer types), and returns its contents
  * for changes. */
@@ -36,10 +49,11 @@ void kcase_out_absent(struct kcase *c);
 /* The last output may or must share memory with input i. */
 void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
 
-/* Prepares and runs `ops` and the reference with 1 and 2 threads over guarded memory, compares, and
- * frees the inputs. False when `ops` does not support the signature. Differences are Criterion
- * failures that name `what`. Then once more with bf16 and with f16 where the op table's half_in and
- * half_out allow it, with the kernel that tri_kernel_prepare takes of the CPU table. */
+/* Prepares and runs `ops` and the reference over guarded memory, compares, and frees the inputs.
+ * False when `ops` does not support the signature. Differences fail and name `what`. On the CPU
+ * with 1 and 2 threads; on a device twice, and both times must give the same bits. Then once more
+ * with bf16 and with f16 where the op table's half_in and half_out allow it, with the kernel that
+ * tri_kernel_prepare takes. */
 bool kcase_run(struct kcase *c, const struct tri_kernel_ops *ops, const char *what);
 
 /* Runs the CPU table and the reference for each instruction set of the processor, compares, asserts
