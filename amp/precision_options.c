@@ -39,7 +39,8 @@ struct tri_precision_spec tri_precision_spec_make(const struct tri_precision_opt
     struct tri_precision_spec s = {.compute = TRI_F32,
                                    .keep_fp32 = precision->keep_fp32.v,
                                    .nkeep = (int)precision->keep_fp32.count,
-                                   .grains = grains};
+                                   .grains = grains,
+                                   .tf32 = precision->compute == TRI_COMPUTE_TF32};
 
     if (precision->compute == TRI_COMPUTE_BF16)
         s.compute = TRI_BF16;

@@ -263,6 +263,24 @@ static tri_status run(struct precision *p)
     return tri_graph_order(p->g, p->key);
 }
 
+static tri_status run_tf32(struct precision *p)
+{
+    TRI_TRY(check_patterns(p));
+    mark_kept(p);
+    for (int i = 0; i < p->nop; i++) {
+        struct tri_op *op = &p->g->op[i];
+
+        if (p->kept[i])
+            continue;
+        if (op->kind == TRI_OP_MATMUL)
+            op->attrs.matmul.tf32 = true;
+        if (op->kind == TRI_OP_CONV2D || op->kind == TRI_OP_CONV2D_DX ||
+            op->kind == TRI_OP_CONV2D_DW)
+            op->attrs.window.tf32 = true;
+    }
+    return TRI_OK;
+}
+
 tri_status tri_pass_precision(struct tri_graph *g, const struct tri_precision_spec *spec)
 {
     struct precision p = {.g = g, .spec = spec, .nop = g->nop, .nvalue = g->nvalue};
@@ -270,7 +288,7 @@ tri_status tri_pass_precision(struct tri_graph *g, const struct tri_precision_sp
     tri_status st;
 
     TRI_TRY(tri_graph_status(g));
-    if (spec->compute == TRI_F32)
+    if (spec->compute == TRI_F32 && !spec->tf32)
         return TRI_OK;
     p.key_cap = (int64_t)(nop + 2 * nvalue + (size_t)g->nsum);
     p.kept = tri_calloc(nop, sizeof(*p.kept), "ops in f32");
@@ -281,7 +299,7 @@ tri_status tri_pass_precision(struct tri_graph *g, const struct tri_precision_sp
     if (p.kept == NULL || p.weight == NULL || p.half == NULL || p.f32 == NULL || p.key == NULL)
         st = tri_fail(TRI_ERR_NOMEM, "precision: cannot look at %d ops", g->nop);
     else
-        st = run(&p);
+        st = spec->compute == TRI_F32 ? run_tf32(&p) : run(&p);
     tri_free(p.kept);
     tri_free(p.weight);
     tri_free(p.half);

@@ -8,7 +8,8 @@
 TRI_BEGIN_DECLS
 
 struct tri_precision_spec {
-    enum tri_dtype compute;       /* TRI_BF16 or TRI_F16; TRI_F32: the pass does nothing */
+    enum tri_dtype compute;       /* TRI_BF16 or TRI_F16; TRI_F32: no type changes */
+    bool tf32;                    /* with TRI_F32: products may round their operands to 10 bits */
     const char *const *keep_fp32; /* patterns of names of layers and parameters; borrowed */
     int nkeep;
     double initial_scale; /* first loss scale; 0: none */
@@ -31,6 +32,7 @@ struct tri_precision_spec {
  *     gradient is multiplied by scale / 2^ceil(log2 targets), targets being those of a full step:
  *     what the scale is a factor of is the mean loss to within 2, as in PyTorch, and the power of
  *     two costs no bit.
+ * With tf32 nothing changes but the attribute of products and convolutions that are not kept.
  * A pattern that takes nothing is a TRI_ERR_USAGE naming it. Local. */
 tri_status tri_pass_precision(struct tri_graph *g,
                               const struct tri_precision_spec *spec) TRI_CHECKED;

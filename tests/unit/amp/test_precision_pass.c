@@ -137,6 +137,29 @@ Test(precision_pass, everything_kept_changes_nothing)
     tri_graph_destroy(g);
 }
 
+Test(precision_pass, tf32_marks_products_and_changes_no_type)
+{
+    const char *keep[] = {"head"};
+    struct tri_precision_spec spec = {
+        .compute = TRI_F32, .tf32 = true, .keep_fp32 = keep, .nkeep = 1, .grains = 1};
+    struct tri_graph *g = lowered(gpt(), &spec);
+    int products = 0, exact = 0;
+
+    for (int i = 0; i < g->nop; i++) {
+        if (g->op[i].kind != TRI_OP_MATMUL)
+            continue;
+        products++;
+        exact += !g->op[i].attrs.matmul.tf32;
+        cr_assert_eq(g->op[i].attrs.matmul.tf32, strcmp(g->op[i].name, "head") != 0, "%s",
+                     g->op[i].name);
+    }
+    cr_assert_eq(exact, 3, "the kept layer with its two gradients, of %d", products);
+    cr_assert_eq(count_kind(g, TRI_OP_CAST), 0);
+    for (tri_vid v = 0; v < g->nvalue; v++)
+        cr_assert(!tri_dtype_is_half(type(g, v)), "%s", g->value[v].name);
+    tri_graph_destroy(g);
+}
+
 /* mlp has 4 samples; 3 grains are 12 targets: 2^-4. */
 Test(precision_pass, the_loss_scale_meets_the_gradient_of_the_loss)
 {
