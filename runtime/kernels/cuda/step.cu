@@ -4,14 +4,14 @@
  * SUMSQ: blocks of TRI_SUM_BLOCK elements by index in f64 (a fixed tree over the threads), then the
  * blocks (thread t of one block every 256th, then a tree): a function of the size alone. The
  * formulas of CONTROL are those of the processor (control_formula.h), in f64. */
-#define TRI_FORMULA static __host__ __device__ inline
-
-#include "runtime/kernels/control_formula.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/element.cuh"
 #include "runtime/kernels/inject.h"
 
 #include <math.h>
+
+#define TRI_FORMULA static __device__ inline
+#include "runtime/kernels/control_formula.h"
 
 #define THREADS 256
 #define SUMS    128 /* sums of squares whose pointers go into one launch */
