@@ -42,6 +42,7 @@ static int product(const struct tri_kernel_ops *ops, const int64_t dim[3], int f
     else
         kcase_absent(&c);
     kcase_out(&c, TRI_F32, SHAPE(m, n), tol_sum(k + 2), 0);
+    kcase_half(&c, bias ? 1 : 0, 0); /* cuBLASLt has the bias in the type of y */
     if (acc)
         kcase_alias(&c, TRI_ALIAS_MUST, 3);
     return kcase_run(&c, ops, what);
@@ -232,6 +233,8 @@ int cases_conv2d(const struct tri_kernel_ops *ops)
         else
             kcase_absent(&c);
         kcase_out(&c, TRI_F32, g.y, tol_sum(g.taps * g.x.dim[3] + 1), 0);
+        if (i % 2)
+            kcase_half(&c, 1, 1); /* rounded before the bias is added */
         ran += kcase_run(&c, ops, "conv2d");
     }
     return ran;
@@ -270,6 +273,7 @@ int cases_conv2d_dw(const struct tri_kernel_ops *ops)
         else
             kcase_absent(&c);
         kcase_out(&c, TRI_F32, g.w, tol_sum(g.y.dim[0] * g.y.dim[1] * g.y.dim[2] + 1), 0);
+        kcase_half(&c, 1, 1); /* rounded before it is added to acc */
         if (i % 2)
             kcase_alias(&c, TRI_ALIAS_MUST, 2);
         ran += kcase_run(&c, ops, "conv2d_dw");

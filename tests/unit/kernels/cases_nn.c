@@ -220,6 +220,7 @@ int cases_attention(const struct tri_kernel_ops *ops)
         else
             kcase_absent(&c);
         kcase_out(&c, TRI_F32, SHAPE(d[0], d[1], d[2] * d[3]), tol, 0);
+        kcase_half(&c, 1, 0); /* probabilities that sum to 1 */
         kcase_out(&c, TRI_F32, SHAPE(d[0], d[2], d[1]), tol, 0);
         c.grain = 3;
         ran += kcase_run(&c, ops, "attention");
@@ -251,6 +252,7 @@ int cases_attention_grad(const struct tri_kernel_ops *ops)
         /* dout . v is a sum over D of size sqrt(D); dq, dk sum over T terms p ds k */
         kcase_out(&c, TRI_F32, SHAPE(d[0], t, 3 * nc),
                   4 * sqrt((double)d[3]) * tol_attention(t, d[3]), 0);
+        kcase_half(&c, 0, 4); /* probabilities and score gradients, in sums over T */
         c.grain = 3;
         ran += kcase_run(&c, ops, "attention_grad");
     }

@@ -137,6 +137,12 @@ void kcase_out_near(struct kcase *c, enum tri_dtype dtype, struct tri_shape shap
     c->near[c->d.nout - 1] = near;
 }
 
+void kcase_half(struct kcase *c, double abs, double near)
+{
+    c->half_abs[c->d.nout - 1] = abs;
+    c->half_near[c->d.nout - 1] = near;
+}
+
 void kcase_out_absent(struct kcase *c)
 {
     c->out[c->d.nout++].shape.ndim = TRI_ARG_ABSENT;
@@ -424,6 +430,10 @@ static void run_half(const struct kcase *full, enum tri_dtype t, bool wide, cons
             (c->d.kind == TRI_OP_MATMUL && i == info->acc_in && !wide))
             round_input(c, i, t);
     for (int o = 0; o < c->d.nout; o++) {
+        if (device != NULL) {
+            c->abs[o] += c->half_abs[o] * rel / 2;
+            c->near[o] += c->half_near[o] * rel / 2;
+        }
         if ((info->half_out >> o & 1) == 0 || wide)
             continue;
         c->out[o].dtype = t;

@@ -20,6 +20,7 @@ struct kcase {
     int alias_in[KCASE_ARGS];
     /* |got - want| <= abs + rel |want| + near max |want|, the maximum over the output */
     double abs[KCASE_ARGS], rel[KCASE_ARGS], near[KCASE_ARGS];
+    double half_abs[KCASE_ARGS], half_near[KCASE_ARGS]; /* kcase_half */
     int64_t grain;
 };
 
@@ -46,6 +47,9 @@ void kcase_out(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, do
 /* An output that may differ by `near` of its largest element. */
 void kcase_out_near(struct kcase *c, enum tri_dtype dtype, struct tri_shape shape, double near);
 void kcase_out_absent(struct kcase *c);
+/* A device may round parts of the last output to 16 bits on the way: with 16-bit arguments it may
+ * differ by abs + near max |want| more, in units of 2^-8 (bf16) or 2^-11 (f16). */
+void kcase_half(struct kcase *c, double abs, double near);
 /* The last output may or must share memory with input i. */
 void kcase_alias(struct kcase *c, enum tri_alias alias, int i);
 
