@@ -19,8 +19,12 @@ struct tri_cuda_device {
     size_t l2_bytes;           /* second-level cache */
     cublasLtHandle_t cublaslt; /* owned */
     cudnnHandle_t cudnn;       /* owned; its stream is set at each use, by one thread at a time */
-    char uuid[64];
+    char name[256], uuid[64], bus[32];
 };
+
+/* As tri_device_cuda_count and tri_device_cuda_open (device.h), inside the backend. */
+int tri_cuda_count(void);
+tri_status tri_cuda_open(int ordinal, struct tri_device **out) TRI_CHECKED;
 
 /* The device of a kernel's descriptor. */
 static inline struct tri_cuda_device *tri_cuda_device(struct tri_device *d)

@@ -23,6 +23,8 @@ struct tri_device {
     const struct tri_device_ops *ops;
     const struct tri_kernel_ops *const *kernels; /* its table, TRI_OP_COUNT slots */
     const char *name;                            /* "cpu", "NVIDIA H200": for messages */
+    const char *uuid;                            /* see tri_device_uuid */
+    const char *bus;                             /* PCI address "0000:3b:00.0"; "": none */
     bool host; /* memory is the process's own, kernels run on the calling thread, and the reference
                   serves where the table has no kernel */
 };
@@ -46,13 +48,14 @@ struct tri_device_ops {
                        void *stream);
     tri_status (*fill)(struct tri_device *d, void *dst, int byte, size_t bytes, void *stream);
 
-    tri_status (*event_create)(struct tri_device *d, void **out);
+    /* Only a timed event may be asked for times; the others cost less. */
+    tri_status (*event_create)(struct tri_device *d, bool timed, void **out);
     void (*event_destroy)(struct tri_device *d, void *event);
     /* The event stands for all work given to the stream so far, until it is recorded again. */
     tri_status (*event_record)(struct tri_device *d, void *event, void *stream);
     tri_status (*event_wait)(struct tri_device *d, void *event, void *stream); /* stream waits */
     tri_status (*event_sync)(struct tri_device *d, void *event); /* the calling thread waits */
-    /* Milliseconds between two events that have happened. */
+    /* Milliseconds between two timed events that have happened. */
     tri_status (*event_elapsed)(struct tri_device *d, void *begin, void *end, float *ms);
 
     /* What is given to `stream`, and to streams that an event of it has forked, between begin and
@@ -68,11 +71,12 @@ struct tri_device_ops {
 /* The processor and its memory: one for the whole process, never destroyed. Local. */
 struct tri_device *tri_device_cpu(void);
 
-/* Number of CUDA devices that this process may use; 0 without driver, without device, or in a build
- * without CUDA. Local. */
+/* Number of CUDA devices that this process may use; 0 without driver, without device, or where the
+ * CUDA backend (cuda_backend.h) is not installed. Local. */
 int tri_device_cuda_count(void);
-/* Opens CUDA device `ordinal` of those visible to this process. TRI_ERR_USAGE in a build without
- * CUDA (says how to build it), without a driver, or when there is no such device. Local. */
+/* Opens CUDA device `ordinal` of those visible to this process. TRI_ERR_USAGE where the CUDA
+ * backend is not installed (says how to build it), without a driver, or when there is no such
+ * device. Local. */
 tri_status tri_device_cuda_open(int ordinal, struct tri_device **out) TRI_CHECKED;
 /* What makes the physical device (or MIG slice) unlike all others, as text ("GPU-5c1f..."): two
  * ranks with one text share a device. "" for the CPU. Local. */
