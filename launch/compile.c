@@ -22,6 +22,13 @@ destroy_program:
     return st;
 }
 
+/* Patterns that the tables of some devices have a kernel for. */
+static tri_status fuse_for(const struct tri_compile_spec *s, struct tri_graph *g)
+{
+    TRI_TRY(tri_pass_fuse(g));
+    return s->kernels[TRI_OP_MATMUL_GELU] != NULL ? tri_pass_fuse_products(g) : TRI_OK;
+}
+
 /* Passes over the graph of one grain: everything that knows nothing of ranks and grains. */
 static tri_status differentiate(const struct tri_compile_spec *s, struct tri_graph *g,
                                 struct tri_text *report)
@@ -30,7 +37,7 @@ static tri_status differentiate(const struct tri_compile_spec *s, struct tri_gra
     TRI_TRY(tri_pass_fuse(g));
     TRI_TRY(tri_pass_autodiff(g));
     TRI_TRY(tri_pass_precision(g, &s->precision));
-    TRI_TRY(tri_pass_fuse(g));
+    TRI_TRY(fuse_for(s, g));
     return tri_graph_prune(g);
 }
 
@@ -119,7 +126,7 @@ static tri_status infer_program(const struct tri_compile_spec *s, struct tri_gra
 {
     tri_status st;
 
-    TRI_TRY_GOTO(st, tri_pass_fuse(g), destroy_graph);
+    TRI_TRY_GOTO(st, fuse_for(s, g), destroy_graph);
     TRI_TRY_GOTO(st, tri_graph_prune(g), destroy_graph);
     return finish_program(s, g, layout, out);
 

@@ -224,6 +224,70 @@ static tri_status fuse_batchnorm(struct fusion *f, int32_t i)
     return TRI_OK;
 }
 
+static bool is_given(const struct tri_op *op, int i)
+{
+    return i < op->nin && op->in[i] != TRI_NONE;
+}
+
+/* x = matmul(a, b, bias); y = gelu(x)  ->  y, x = matmul_gelu(a, b, bias), where the product
+ * stood; x only if somebody else reads it */
+static tri_status fuse_gelu(struct fusion *f, int32_t i)
+{
+    struct tri_graph *g = f->g;
+    tri_vid x = g->op[i].in[0], y = g->op[i].out[0];
+    int32_t p = maker(f, x, TRI_OP_MATMUL);
+    tri_vid *out;
+
+    if (p == TRI_NONE || is_given(&g->op[p], 3) || g->op[p].attrs.matmul.wide)
+        return TRI_OK;
+    out = tri_pool_alloc(&g->pool, 2 * sizeof(*out));
+    if (out == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "fuse: cannot store op \"%s\"", g->op[p].name);
+    TRI_TRY(set_inputs(f, p,
+                       (tri_vid[]){g->op[p].in[0], g->op[p].in[1],
+                                   is_given(&g->op[p], 2) ? g->op[p].in[2] : TRI_NONE},
+                       3));
+    out[1] = f->uses[x] > 1 ? x : TRI_NONE;
+    g->op[p].kind = TRI_OP_MATMUL_GELU;
+    g->op[p].nout = 2;
+    g->op[p].out = out;
+    take_output(f, p, 0, y);
+    if (out[1] == TRI_NONE)
+        g->value[x].producer = TRI_NONE;
+    f->dead[i] = true;
+    return TRI_OK;
+}
+
+/* dy = matmul(a, b); dx = gelu_grad(dy, x)  ->  dx = matmul_gelu_grad(a, b, x), where the product
+ * stood */
+static tri_status fuse_gelu_grad(struct fusion *f, int32_t i)
+{
+    struct tri_graph *g = f->g;
+    tri_vid dy = g->op[i].in[0], x = g->op[i].in[1];
+    int32_t p = maker(f, dy, TRI_OP_MATMUL);
+
+    if (p == TRI_NONE || f->uses[dy] != 1 || is_given(&g->op[p], 2) || is_given(&g->op[p], 3) ||
+        g->op[p].attrs.matmul.wide || !ready_before(f, x, p))
+        return TRI_OK;
+    TRI_TRY(set_inputs(f, p, (tri_vid[]){g->op[p].in[0], g->op[p].in[1], x}, 3));
+    g->op[p].kind = TRI_OP_MATMUL_GELU_GRAD;
+    take_output(f, p, 0, g->op[i].out[0]);
+    g->value[dy].producer = TRI_NONE;
+    f->dead[i] = true;
+    return TRI_OK;
+}
+
+static tri_status fuse_products(struct fusion *f)
+{
+    for (int32_t i = 0; i < f->g->nop; i++) {
+        if (f->g->op[i].kind == TRI_OP_GELU)
+            TRI_TRY(fuse_gelu(f, i));
+        else if (f->g->op[i].kind == TRI_OP_GELU_GRAD)
+            TRI_TRY(fuse_gelu_grad(f, i));
+    }
+    return TRI_OK;
+}
+
 static tri_status fuse_all(struct fusion *f)
 {
     for (int32_t i = 0; i < f->g->nop; i++) {
@@ -249,7 +313,7 @@ static tri_status fuse_all(struct fusion *f)
     return TRI_OK;
 }
 
-tri_status tri_pass_fuse(struct tri_graph *g)
+static tri_status run_fusion(struct tri_graph *g, tri_status (*patterns)(struct fusion *f))
 {
     struct fusion f = {.g = g};
     size_t nvalue = (size_t)g->nvalue + 1;
@@ -263,11 +327,21 @@ tri_status tri_pass_fuse(struct tri_graph *g)
         st = tri_fail(TRI_ERR_NOMEM, "fuse: cannot look at %d ops", g->nop);
     } else {
         count_uses(&f);
-        st = fuse_all(&f);
+        st = patterns(&f);
         tri_graph_drop(g, f.dead);
     }
     tri_free(f.uses);
     tri_free(f.first);
     tri_free(f.dead);
     return st;
+}
+
+tri_status tri_pass_fuse(struct tri_graph *g)
+{
+    return run_fusion(g, fuse_all);
+}
+
+tri_status tri_pass_fuse_products(struct tri_graph *g)
+{
+    return run_fusion(g, fuse_products);
 }

@@ -29,6 +29,10 @@ struct tri_op;
  *                       y = op(a) op(b) + bias + acc; a, b as matrices (rows x last dim),
  *                       transposed by attrs.matmul; y keeps a's leading dims when a is not
  *                       transposed
+ *   MATMUL_GELU       a, b, [bias N] -> y, [x]
+ *                       x = op(a) op(b) + bias, y = gelu(x); made by tri_pass_fuse_products
+ *   MATMUL_GELU_GRAD  a, b, x -> dx
+ *                       dx = gelu'(x) (op(a) op(b)); made by tri_pass_fuse_products
  *   COLUMN_SUM        dy [M,N], [acc N] -> db [N] (= acc)
  *                       gradient of a bias
  *  elementwise
@@ -145,6 +149,8 @@ struct tri_op;
  */
 #define TRI_OP_LIST(X)                                                                             \
     X(MATMUL, "matmul")                                                                            \
+    X(MATMUL_GELU, "matmul_gelu")                                                                  \
+    X(MATMUL_GELU_GRAD, "matmul_gelu_grad")                                                        \
     X(COLUMN_SUM, "column_sum")                                                                    \
     X(ADD, "add")                                                                                  \
     X(RELU, "relu")                                                                                \

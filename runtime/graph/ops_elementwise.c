@@ -81,15 +81,14 @@ const struct tri_op_info tri_op_row_RELU_GRAD = {.name = "relu_grad",
                                                  .infer = infer_unary_grad,
                                                  .alias = tri_alias_may_first};
 
-/* The tanh counts as one operation. */
 static double flops_gelu(const struct tri_graph *g, const struct tri_op *op)
 {
-    return tri_flops_per_input(g, op, 9);
+    return tri_flops_per_input(g, op, TRI_FLOPS_GELU);
 }
 
 static double flops_gelu_grad(const struct tri_graph *g, const struct tri_op *op)
 {
-    return tri_flops_per_input(g, op, 16);
+    return tri_flops_per_input(g, op, TRI_FLOPS_GELU_GRAD);
 }
 
 static tri_status grad_gelu(struct tri_graph *g, int32_t index, const int32_t *dout,

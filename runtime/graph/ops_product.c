@@ -108,6 +108,61 @@ const struct tri_op_info tri_op_row_MATMUL = {.name = "matmul",
                                               .flops = flops_matmul,
                                               .alias = tri_alias_acc};
 
+/* a, b, [bias] -> y, x */
+static tri_status infer_matmul_gelu(const struct tri_graph *g, const struct tri_op *op,
+                                    enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    TRI_TRY(infer_matmul(g, op, dtype, shape));
+    dtype[1] = dtype[0];
+    shape[1] = shape[0];
+    return TRI_OK;
+}
+
+static double flops_matmul_gelu(const struct tri_graph *g, const struct tri_op *op)
+{
+    struct product p = product_of(g, op);
+
+    return flops_matmul(g, op) + TRI_FLOPS_GELU * (double)p.m * (double)p.n;
+}
+
+const struct tri_op_info tri_op_row_MATMUL_GELU = {.name = "matmul_gelu",
+                                                   .min_in = 2,
+                                                   .max_in = 3,
+                                                   .optional_in = 1u << BIAS,
+                                                   .nout = 2,
+                                                   .optional_out = 1u << 1,
+                                                   .half_in = 1u << A | 1u << B,
+                                                   .half_out = 3,
+                                                   .infer = infer_matmul_gelu,
+                                                   .flops = flops_matmul_gelu};
+
+/* a, b, x -> dx */
+static tri_status infer_matmul_gelu_grad(const struct tri_graph *g, const struct tri_op *op,
+                                         enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    const struct tri_op product = {
+        .kind = op->kind, .name = op->name, .nin = 2, .in = op->in, .attrs = op->attrs};
+
+    TRI_TRY(infer_matmul(g, &product, dtype, shape));
+    return tri_op_need_shape(g, op, 2, dtype[0], &shape[0]);
+}
+
+static double flops_matmul_gelu_grad(const struct tri_graph *g, const struct tri_op *op)
+{
+    struct product p = product_of(g, op);
+
+    return (double)p.m * (double)p.n * (2.0 * (double)p.k + TRI_FLOPS_GELU_GRAD);
+}
+
+const struct tri_op_info tri_op_row_MATMUL_GELU_GRAD = {.name = "matmul_gelu_grad",
+                                                        .min_in = 3,
+                                                        .max_in = 3,
+                                                        .nout = 1,
+                                                        .half_in = 7,
+                                                        .half_out = 1,
+                                                        .infer = infer_matmul_gelu_grad,
+                                                        .flops = flops_matmul_gelu_grad};
+
 static tri_status infer_column_sum(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {

@@ -26,6 +26,10 @@ tri_status tri_pass_autodiff(struct tri_graph *g) TRI_CHECKED;
  * rewrite keeps names and whatever value has another reader. */
 tri_status tri_pass_fuse(struct tri_graph *g) TRI_CHECKED;
 
+/* MATMUL + GELU -> MATMUL_GELU, MATMUL + GELU_GRAD -> MATMUL_GELU_GRAD: for a device whose table
+ * has these kinds, behind all passes over a grain that make gradients or types. */
+tri_status tri_pass_fuse_products(struct tri_graph *g) TRI_CHECKED;
+
 /* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the
  * ops of the grain graph once per local grain (INPUT and OUTPUT values become
  * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each

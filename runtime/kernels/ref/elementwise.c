@@ -104,31 +104,36 @@ static const double gelu_b = 0.044715;
 
 /* y = x/2 (1 + tanh(a (x + b x^3))): the tanh form of Hendrycks and Gimpel, "Gaussian error linear
  * units", 2016. */
+double tri_ref_gelu_of(double x)
+{
+    return x / 2 * (1 + tanh(gelu_a * (x + gelu_b * x * x * x)));
+}
+
+/* With t = tanh(a (x + b x^3)): dy/dx = (1 + t)/2 + x/2 (1 - t^2) a (1 + 3 b x^2). */
+double tri_ref_gelu_slope(double x)
+{
+    double t = tanh(gelu_a * (x + gelu_b * x * x * x));
+
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * gelu_a * (1 + 3 * gelu_b * x * x);
+}
+
 tri_status tri_ref_gelu(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const float *x = args->in[0];
     float *y = args->out[0];
 
-    for (int64_t i = 0, n = tri_ref_count(&tri_ref_desc(k)->in[0]); i < n; i++) {
-        double v = x[i];
-
-        y[i] = (float)(v / 2 * (1 + tanh(gelu_a * (v + gelu_b * v * v * v))));
-    }
+    for (int64_t i = 0, n = tri_ref_count(&tri_ref_desc(k)->in[0]); i < n; i++)
+        y[i] = (float)tri_ref_gelu_of(x[i]);
     return TRI_OK;
 }
 
-/* With t = tanh(a (x + b x^3)): dy/dx = (1 + t)/2 + x/2 (1 - t^2) a (1 + 3 b x^2). */
 tri_status tri_ref_gelu_grad(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const float *dy = args->in[0], *x = args->in[1];
     float *dx = args->out[0];
 
-    for (int64_t i = 0, n = tri_ref_count(&tri_ref_desc(k)->in[0]); i < n; i++) {
-        double v = x[i], t = tanh(gelu_a * (v + gelu_b * v * v * v));
-        double slope = (1 + t) / 2 + v / 2 * (1 - t * t) * gelu_a * (1 + 3 * gelu_b * v * v);
-
-        dx[i] = (float)(dy[i] * slope);
-    }
+    for (int64_t i = 0, n = tri_ref_count(&tri_ref_desc(k)->in[0]); i < n; i++)
+        dx[i] = (float)(dy[i] * tri_ref_gelu_slope(x[i]));
     return TRI_OK;
 }
 

@@ -36,12 +36,18 @@ static inline int64_t tri_ref_count(const struct tri_arg *a)
 double tri_ref_load(enum tri_dtype dtype, const void *p, int64_t i);
 void tri_ref_store(enum tri_dtype dtype, void *p, int64_t i, double x);
 
+/* gelu(x) and its slope there. Local. */
+double tri_ref_gelu_of(double x);
+double tri_ref_gelu_slope(double x);
+
 /* 1 / (1 - p) where element `index` of the stream is kept, else 0. Local. */
 double tri_ref_dropout_scale(const struct tri_rng_key *key, uint64_t index, double p);
 
 /* X(KIND, run function): every op kind that has a kernel, by family (the file of that name). */
 #define TRI_REF_LIST(X)                                                                            \
     X(MATMUL, matmul)                                                                              \
+    X(MATMUL_GELU, matmul_gelu)                                                                    \
+    X(MATMUL_GELU_GRAD, matmul_gelu_grad)                                                          \
     X(COLUMN_SUM, column_sum)                                                                      \
     X(ADD, add)                                                                                    \
     X(RELU, relu)                                                                                  \

@@ -45,6 +45,47 @@ Test(fuse, gpt_before_and_after_autodiff)
     tri_graph_destroy(g);
 }
 
+Test(fuse, gelu_into_the_products_around_it)
+{
+    struct tri_graph *g = gpt();
+    tri_vid y = nth(g, TRI_OP_GELU, 0)->out[0], x = nth(g, TRI_OP_GELU, 0)->in[0];
+
+    cr_assert_eq(tri_pass_autodiff(g), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(tri_pass_fuse_products(g), TRI_OK, "%s", tri_error_text());
+    check_graph(g);
+    cr_assert_eq(count_kind(g, TRI_OP_GELU) + count_kind(g, TRI_OP_GELU_GRAD), 0);
+    cr_assert_eq(nth(g, TRI_OP_MATMUL_GELU, 0)->out[0], y);
+    cr_assert_eq(nth(g, TRI_OP_MATMUL_GELU, 0)->out[1], x);
+    cr_assert_eq(nth(g, TRI_OP_MATMUL_GELU_GRAD, 0)->in[2], x);
+    tri_graph_destroy(g);
+}
+
+Test(fuse, gelu_of_a_product_that_nobody_differentiates)
+{
+    struct tri_graph *g = new_graph();
+    tri_vid x = binary(g, TRI_OP_MATMUL, "product", param(g, "a", "4,3"), param(g, "b", "3,5"));
+
+    tri_graph_output(g, unary(g, TRI_OP_GELU, "gelu", x), "y");
+    cr_assert_eq(tri_pass_fuse_products(g), TRI_OK, "%s", tri_error_text());
+    check_graph(g);
+    cr_assert_eq(nth(g, TRI_OP_MATMUL_GELU, 0)->out[1], TRI_NONE);
+    cr_assert_eq(nth(g, TRI_OP_MATMUL_GELU, 0)->in[2], TRI_NONE);
+    tri_graph_destroy(g);
+}
+
+Test(fuse, gelu_of_a_running_sum_stays)
+{
+    struct tri_graph *g = new_graph();
+    tri_vid a = param(g, "a", "4,3"), b = param(g, "b", "3,5"), acc;
+
+    acc = binary(g, TRI_OP_MATMUL, "first", a, b);
+    acc = tri_graph_op1(g, TRI_OP_MATMUL, "second", (tri_vid[]){a, b, TRI_NONE, acc}, 4, NULL);
+    tri_graph_output(g, unary(g, TRI_OP_GELU, "gelu", acc), "y");
+    cr_assert_eq(tri_pass_fuse_products(g), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(count_kind(g, TRI_OP_GELU), 1);
+    tri_graph_destroy(g);
+}
+
 Test(fuse, norm_that_is_not_the_first_reader_stays)
 {
     struct tri_graph *g = new_graph();

@@ -59,6 +59,62 @@ int cases_matmul(const struct tri_kernel_ops *ops)
     return ran;
 }
 
+/* dims of a product, whether the library's rules for the saved input hold (n a multiple of 8) or
+ * not. */
+static const int64_t gelus[][3] = {{1, 1, 1}, {3, 17, 5}, {64, 32, 40}, {30, 48, 70}};
+#define NGELUS 4
+
+int cases_matmul_gelu(const struct tri_kernel_ops *ops)
+{
+    int ran = 0;
+
+    for (int i = 0; i < 8 * NGELUS; i++) {
+        int64_t m = gelus[i / 8][0], n = gelus[i / 8][1], k = gelus[i / 8][2];
+        bool tb = i & 1, bias = i & 2, saved = i & 4;
+        struct tri_attrs at = {.matmul = {.tb = tb}};
+        struct kcase c;
+
+        kcase_init(&c, TRI_OP_MATMUL_GELU, &at);
+        kcase_in(&c, TRI_F32, SHAPE(m, k), -1, 1);
+        kcase_in(&c, TRI_F32, tb ? SHAPE(n, k) : SHAPE(k, n), -1, 1);
+        if (bias)
+            kcase_in(&c, TRI_F32, SHAPE(n), -1, 1);
+        else
+            kcase_absent(&c);
+        /* gelu: slope up to 1.13, a few roundings of a value up to k */
+        kcase_out(&c, TRI_F32, SHAPE(m, n), 2 * tol_sum(k + 8), 0);
+        kcase_half(&c, bias ? 2 : 0, 2); /* of the rounded x, where the library lacks the form */
+        if (saved) {
+            kcase_out(&c, TRI_F32, SHAPE(m, n), tol_sum(k + 2), 0);
+            kcase_half(&c, bias ? 1 : 0, 0);
+        } else {
+            kcase_out_absent(&c);
+        }
+        ran += kcase_run(&c, ops, "matmul_gelu");
+    }
+    return ran;
+}
+
+int cases_matmul_gelu_grad(const struct tri_kernel_ops *ops)
+{
+    int ran = 0;
+
+    for (int i = 0; i < 2 * NGELUS; i++) {
+        int64_t m = gelus[i / 2][0], n = gelus[i / 2][1], k = gelus[i / 2][2];
+        struct tri_attrs at = {.matmul = {.tb = i & 1}};
+        struct kcase c;
+
+        kcase_init(&c, TRI_OP_MATMUL_GELU_GRAD, &at);
+        kcase_in(&c, TRI_F32, SHAPE(m, k), -1, 1);
+        kcase_in(&c, TRI_F32, i & 1 ? SHAPE(n, k) : SHAPE(k, n), -1, 1);
+        kcase_in(&c, TRI_F32, SHAPE(m, n), -3, 3);
+        kcase_out(&c, TRI_F32, SHAPE(m, n), 2 * tol_sum(k + 8), 0);
+        kcase_half(&c, 0, 2);
+        ran += kcase_run(&c, ops, "matmul_gelu_grad");
+    }
+    return ran;
+}
+
 int cases_column_sum(const struct tri_kernel_ops *ops)
 {
     const int64_t dim[][2] = {{1, 1}, {5, 7}, {130, 33}, {1000, 64}};

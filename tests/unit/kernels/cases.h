@@ -7,6 +7,8 @@
 /* X(KIND, name) */
 #define TRI_CASES(X)                                                                               \
     X(MATMUL, matmul)                                                                              \
+    X(MATMUL_GELU, matmul_gelu)                                                                    \
+    X(MATMUL_GELU_GRAD, matmul_gelu_grad)                                                          \
     X(COLUMN_SUM, column_sum)                                                                      \
     X(ADD, add)                                                                                    \
     X(RELU, relu)                                                                                  \
