@@ -6,15 +6,22 @@
  * cuBLASLt has matrices by columns: our row-major y [m,n] is its y^T [n,m], so that it gets b as
  * its first operand and a as its second, and our bias along n is its bias along rows. The library
  * wants the bias in the type of y: for a 16-bit y it is rounded first, which adds half a unit in
- * the last place of the bias. */
+ * the last place of the bias.
+ *
+ * GELU and its gradient are epilogues where the library has an algorithm for them; else the product
+ * is stored (rounded once more) and elementwise.cu's kernel follows. */
 #include "runtime/device/cuda_device.h"
 #include "runtime/kernels/cuda/convert.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
 
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
 
+/* Inputs: a, b, then the bias and acc of FORM_PLAIN, the bias of FORM_GELU, x of FORM_GRAD. */
+enum form { FORM_PLAIN, FORM_GELU, FORM_GRAD };
+
 struct matmul_kernel {
     struct tri_kernel base;
+    enum form form;
     cublasLtHandle_t handle;
     cublasLtMatmulDescOpaque_t op;        /* bias pointer unset */
     cublasLtMatrixLayoutOpaque_t a, b, y; /* in the library's order: a is our b */
@@ -23,7 +30,10 @@ struct matmul_kernel {
     int64_t m, n;
     enum tri_dtype out;
     bool bias, acc;
-    bool bias_after; /* no algorithm adds the bias: a kernel of ours does */
+    bool saved;               /* FORM_GELU: x is an output */
+    bool bias_after;          /* no algorithm adds the bias: a kernel of ours does */
+    struct tri_kernel *after; /* the GELU of a form that no algorithm has, else NULL; owned */
+    size_t x_bytes;           /* in scratch, behind the workspace: x that nobody asked for */
 };
 
 /* The product y[m][n] = op(a) op(b) over `depth` terms. */
@@ -65,23 +75,44 @@ static cublasStatus_t set(cublasLtMatmulDescOpaque_t *op, cublasLtMatmulDescAttr
     return cublasLtMatmulDescSetAttribute(op, what, value, bytes);
 }
 
-/* With `epilogue` the library adds the bias. */
+static cublasLtEpilogue_t epilogue_of(const struct matmul_kernel *k)
+{
+    bool bias = k->bias && !k->bias_after;
+
+    if (k->after != NULL || k->form == FORM_PLAIN)
+        return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (k->form == FORM_GRAD)
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (k->saved)
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+}
+
+/* The epilogue reads or writes x. */
+static bool has_aux(const struct matmul_kernel *k)
+{
+    return k->after == NULL && (k->form == FORM_GRAD || (k->form == FORM_GELU && k->saved));
+}
+
 static tri_status describe(struct matmul_kernel *k, const struct tri_kernel_desc *d,
-                           const struct product *p, bool epilogue)
+                           const struct product *p)
 {
     cublasOperation_t first = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t add_bias = CUBLASLT_EPILOGUE_BIAS;
-    const void *like = (const void *)(uintptr_t)TRI_ALIGN_BYTES; /* tells the bias's alignment */
+    cublasLtEpilogue_t epilogue = epilogue_of(k);
+    const void *like = (const void *)(uintptr_t)TRI_ALIGN_BYTES; /* tells the alignment to come */
     bool tf32 = d->in[0].dtype == TRI_F32 && d->attrs.matmul.tf32;
 
     TRI_CUBLAS(cublasLtMatmulDescInit(
         &k->op, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
     TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
-    if (epilogue) {
-        TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &add_bias, sizeof(add_bias)));
+    TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
+    if (k->bias && !k->bias_after)
         TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like, sizeof(like)));
+    if (has_aux(k)) {
+        TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &like, sizeof(like)));
+        TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->n, sizeof(p->n)));
     }
     TRI_CUBLAS(layout_init(&k->a, d->in[1].dtype, p->brows, p->bcols));
     TRI_CUBLAS(layout_init(&k->b, d->in[0].dtype, p->arows, p->acols));
@@ -111,13 +142,15 @@ static tri_status prefer(cublasLtMatmulPreferenceOpaque_t *pref, enum tri_dtype 
 }
 
 /* Takes the library's first choice. TRI_ERR_UNSUPPORTED without a message: it has none. */
-static tri_status choose(struct matmul_kernel *k)
+static tri_status choose(struct matmul_kernel *k, const struct tri_kernel_desc *d,
+                         const struct product *p)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
     cublasLtMatmulHeuristicResult_t found = {0};
     cublasStatus_t st;
     int count = 0;
 
+    TRI_TRY(describe(k, d, p));
     TRI_TRY(prefer(&pref, k->out));
     st = cublasLtMatmulAlgoGetHeuristic(k->handle, &k->op, &k->a, &k->b, &k->y, &k->y, &pref, 1,
                                         &found, &count);
@@ -130,38 +163,72 @@ static tri_status choose(struct matmul_kernel *k)
     return TRI_OK;
 }
 
+/* GELU of x, or its gradient in place of y, as a kernel of its own. */
+static tri_status add_gelu(struct matmul_kernel *k, const struct tri_kernel_desc *d)
+{
+    struct tri_arg in[] = {d->out[0], d->out[0]};
+    struct tri_kernel_desc gelu = *d;
+
+    gelu.kind = k->form == FORM_GELU ? TRI_OP_GELU : TRI_OP_GELU_GRAD;
+    gelu.attrs = (struct tri_attrs){0};
+    gelu.in = in;
+    gelu.nin = k->form == FORM_GELU ? 1 : 2;
+    gelu.nout = 1;
+    if (k->form == FORM_GELU && !k->saved)
+        k->x_bytes = (size_t)(k->m * k->n) * tri_dtype_bytes(k->out);
+    return (k->form == FORM_GELU ? &tri_cuda_gelu : &tri_cuda_gelu_grad)->prepare(&gelu, &k->after);
+}
+
+/* The form with the most in the library that has an algorithm. */
+static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_desc *d,
+                              const struct product *p)
+{
+    tri_status st = choose(k, d, p);
+
+    if (st == TRI_ERR_UNSUPPORTED && k->form != FORM_PLAIN) {
+        TRI_TRY(add_gelu(k, d));
+        st = choose(k, d, p);
+    }
+    if (st == TRI_ERR_UNSUPPORTED && k->bias) {
+        k->bias_after = true;
+        st = choose(k, d, p);
+    }
+    if (st == TRI_ERR_UNSUPPORTED)
+        return tri_fail(st, "cuBLASLt: no algorithm for %lld x %lld x %lld in %s", (long long)p->m,
+                        (long long)p->n, (long long)p->depth, tri_dtype_name(d->in[0].dtype));
+    return st;
+}
+
 static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_desc *d)
 {
     struct product p = product_of(d);
-    tri_status st;
+    size_t bytes;
 
     k->handle = tri_cuda_device(d->device)->cublaslt;
+    k->form = d->kind == TRI_OP_MATMUL_GELU        ? FORM_GELU
+              : d->kind == TRI_OP_MATMUL_GELU_GRAD ? FORM_GRAD
+                                                   : FORM_PLAIN;
     k->m = p.m;
     k->n = p.n;
     k->out = d->out[0].dtype;
-    k->bias = tri_arg_present(d->in, 2, d->nin);
-    k->acc = tri_arg_present(d->in, 3, d->nin);
-    TRI_TRY(describe(k, d, &p, k->bias));
-    st = choose(k);
-    if (st == TRI_ERR_UNSUPPORTED && k->bias) {
-        k->bias_after = true;
-        TRI_TRY(describe(k, d, &p, false));
-        st = choose(k);
-    }
-    if (st == TRI_ERR_UNSUPPORTED)
-        return tri_fail(TRI_ERR_UNSUPPORTED, "cuBLASLt: no algorithm for %lld x %lld x %lld in %s",
-                        (long long)p.m, (long long)p.n, (long long)p.depth,
-                        tri_dtype_name(d->in[0].dtype));
-    TRI_TRY(st);
+    k->bias = k->form != FORM_GRAD && tri_arg_present(d->in, 2, d->nin);
+    k->acc = k->form == FORM_PLAIN && tri_arg_present(d->in, 3, d->nin);
+    k->saved = k->form == FORM_GELU && tri_arg_present(d->out, 1, d->nout);
+    TRI_TRY(choose_form(k, d, &p));
     if (k->bias && !k->bias_after && tri_dtype_is_half(k->out))
         k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
-    if (k->bias_bytes + k->workspace_bytes > 0)
-        k->base.scratch_bytes = k->bias_bytes + k->workspace_bytes + TRI_CUDA_ALIGN;
+    bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+    if (bytes > 0)
+        k->base.scratch_bytes = bytes + TRI_CUDA_ALIGN;
     return TRI_OK;
 }
 
-static void destroy_matmul(struct tri_kernel *k)
+static void destroy_matmul(struct tri_kernel *kernel)
 {
+    struct matmul_kernel *k = (struct matmul_kernel *)kernel;
+
+    if (k != NULL && k->after != NULL)
+        k->after->ops->destroy(k->after);
     tri_free(k);
 }
 
@@ -182,15 +249,10 @@ destroy:
     return st;
 }
 
-static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_kernel_args *args)
+/* Puts the pointers of this run into the description. */
+static tri_status point(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                        unsigned char *scratch, cublasLtMatmulDescOpaque_t *op)
 {
-    const struct matmul_kernel *k = (const struct matmul_kernel *)kernel;
-    cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
-    cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
-    unsigned char *scratch = tri_cuda_scratch(args->scratch);
-    float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
-    void *y = args->out[0];
-
     if (k->bias && !k->bias_after) {
         const void *bias = args->in[2];
 
@@ -198,14 +260,45 @@ static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_k
             TRI_TRY(tri_cuda_round(k->out, bias, scratch, k->n, args->stream));
             bias = scratch;
         }
-        TRI_CUBLAS(set(&op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+        TRI_CUBLAS(set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
     }
-    TRI_CUBLAS(cublasLtMatmul(
-        k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y, &ly, y, &ly, &k->algo,
-        k->workspace_bytes > 0 ? scratch + k->bias_bytes : NULL, k->workspace_bytes, args->stream));
-    if (k->bias_after)
-        return tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream);
+    if (has_aux(k)) {
+        const void *x = k->form == FORM_GRAD ? args->in[2] : args->out[1];
+
+        TRI_CUBLAS(set(op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &x, sizeof(x)));
+    }
     return TRI_OK;
+}
+
+/* y: what the product was stored in. */
+static tri_status run_after(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                            void *y)
+{
+    struct tri_kernel_args gelu = {
+        .in = (void *[]){y, args->in[2]}, .out = (void *[]){args->out[0]}, .stream = args->stream};
+
+    return k->after->ops->run(k->after, &gelu);
+}
+
+static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_kernel_args *args)
+{
+    const struct matmul_kernel *k = (const struct matmul_kernel *)kernel;
+    cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
+    cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
+    unsigned char *scratch = tri_cuda_scratch(args->scratch);
+    unsigned char *workspace = scratch + k->bias_bytes;
+    float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
+    void *y = args->out[0];
+
+    if (k->after != NULL && k->form == FORM_GELU)
+        y = k->saved ? args->out[1] : workspace + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN);
+    TRI_TRY(point(k, args, scratch, &op));
+    TRI_CUBLAS(cublasLtMatmul(k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y,
+                              &ly, y, &ly, &k->algo, k->workspace_bytes > 0 ? workspace : NULL,
+                              k->workspace_bytes, args->stream));
+    if (k->bias_after)
+        TRI_TRY(tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream));
+    return k->after != NULL ? run_after(k, args, y) : TRI_OK;
 }
 
 const struct tri_kernel_ops tri_kernel_matmul_cublaslt = {.name = "matmul_cublaslt",
