@@ -274,8 +274,9 @@ static tri_status point(const struct matmul_kernel *k, const struct tri_kernel_a
 static tri_status run_after(const struct matmul_kernel *k, const struct tri_kernel_args *args,
                             void *y)
 {
-    struct tri_kernel_args gelu = {
-        .in = (void *[]){y, args->in[2]}, .out = (void *[]){args->out[0]}, .stream = args->stream};
+    struct tri_kernel_args gelu = {.in = (void *[]){y, k->form == FORM_GRAD ? args->in[2] : NULL},
+                                   .out = (void *[]){args->out[0]},
+                                   .stream = args->stream};
 
     return k->after->ops->run(k->after, &gelu);
 }

@@ -7,6 +7,8 @@ const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT] = {
     TRI_CUDA_LIST(X)
 #undef X
         [TRI_OP_MATMUL] = &tri_kernel_matmul_cublaslt,
+    [TRI_OP_MATMUL_GELU] = &tri_kernel_matmul_cublaslt,
+    [TRI_OP_MATMUL_GELU_GRAD] = &tri_kernel_matmul_cublaslt,
     [TRI_OP_ATTENTION] = &tri_kernel_attention_cudnn,
     [TRI_OP_ATTENTION_GRAD] = &tri_kernel_attention_grad_cudnn,
     [TRI_OP_CONV2D] = &tri_kernel_conv2d_cudnn,

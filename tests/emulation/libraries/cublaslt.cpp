@@ -6,6 +6,7 @@
 
 #include "element.h"
 
+#include <cmath>
 #include <vector>
 
 namespace
@@ -29,6 +30,18 @@ struct Desc {
     cublasOperation_t transa, transb;
     cublasLtEpilogue_t epilogue;
     const void *bias;
+    void *aux;
+    int64_t aux_ld;
+
+    bool adds_bias() const
+    {
+        return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    }
+
+    bool has_aux() const
+    {
+        return (epilogue & 128) != 0;
+    }
 };
 
 struct Pref {
@@ -92,6 +105,19 @@ bool types_supported(const Problem &p)
     return p.d.type == p.a.type || p.d.type == CUDA_R_32F;
 }
 
+/* GELU for 16-bit results, its saved input in rows of a multiple of 8. */
+bool epilogue_supported(const Problem &p)
+{
+    if (p.op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.op.epilogue == CUBLASLT_EPILOGUE_BIAS)
+        return true;
+    if ((p.op.epilogue &
+         ~(CUBLASLT_EPILOGUE_GELU | CUBLASLT_EPILOGUE_DGELU | CUBLASLT_EPILOGUE_BIAS)) != 0 ||
+        p.d.type == CUDA_R_32F)
+        return false;
+    return !p.op.has_aux() ||
+           (p.op.aux_ld >= static_cast<int64_t>(p.d.rows) && p.op.aux_ld % 8 == 0);
+}
+
 cublasStatus_t open_problem(Problem *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                             cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                             cublasLtMatrixLayout_t d)
@@ -107,9 +133,8 @@ cublasStatus_t open_problem(Problem *p, cublasLtMatmulDesc_t desc, cublasLtMatri
     if (p->k != (tb ? p->b.cols : p->b.rows) || p->m != p->d.rows || p->n != p->d.cols ||
         p->c.rows != p->d.rows || p->c.cols != p->d.cols)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (p->op.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->op.epilogue != CUBLASLT_EPILOGUE_BIAS)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    return types_supported(*p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return types_supported(*p) && epilogue_supported(*p) ? CUBLAS_STATUS_SUCCESS
+                                                         : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 uint64_t mix(uint64_t h, uint64_t x)
@@ -147,12 +172,42 @@ float at(const Job &j, const Layout &l, cublasOperation_t op, const void *x, uin
     return j.p.op.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emu::tf32(v) : v;
 }
 
+/* The tanh form. */
+double gelu(double x)
+{
+    return x / 2 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_slope(double x)
+{
+    double t = std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+}
+
+/* Element (i, n) of d from that of alpha a b + beta c. */
+double apply_epilogue(const Job &j, double x, uint64_t i, uint64_t n)
+{
+    const Desc &op = j.p.op;
+    tri_dtype type = type_of(j.p.d.type);
+    int64_t aux = static_cast<int64_t>(i + n * static_cast<uint64_t>(op.aux_ld));
+
+    if (op.adds_bias())
+        x += emu::load(type, op.bias, static_cast<int64_t>(i));
+    if ((op.epilogue & CUBLASLT_EPILOGUE_DGELU) == CUBLASLT_EPILOGUE_DGELU)
+        return x * gelu_slope(emu::load(type, op.aux, aux));
+    if ((op.epilogue & CUBLASLT_EPILOGUE_GELU) == 0)
+        return x;
+    if (op.has_aux())
+        emu::store(type, op.aux, aux, x);
+    return gelu(x);
+}
+
 void product(Job j)
 {
     const Problem &p = j.p;
     std::vector<float> a(p.k * p.m);
     std::vector<double> sum(p.m);
-    bool bias = p.op.epilogue == CUBLASLT_EPILOGUE_BIAS;
 
     if (j.workspace_bytes > 0)
         memset(j.workspace, 0xa5, j.workspace_bytes);
@@ -177,11 +232,15 @@ void product(Job j)
                 x += j.beta * static_cast<double>(emu::load(
                                   type_of(p.c.type), j.c,
                                   static_cast<int64_t>(i + n * static_cast<uint64_t>(p.c.ld))));
-            if (bias)
-                x += emu::load(type_of(p.d.type), p.op.bias, static_cast<int64_t>(i));
-            emu::store(type_of(p.d.type), j.d, to, x);
+            emu::store(type_of(p.d.type), j.d, to, apply_epilogue(j, x, i, n));
         }
     }
+}
+
+/* A vector or saved input of an epilogue. */
+bool usable(const void *p)
+{
+    return p != nullptr && emu::aligned(p, 16) && emu::on_device(p);
 }
 
 /* What the library cannot see, but a GPU would trip over. */
@@ -192,8 +251,9 @@ bool buffers_fit(const Job &j, const Algo &algo)
     for (int i = 0; i < 4; i++)
         if (p[i] == nullptr || !emu::aligned(p[i], algo.align[i]) || !emu::on_device(p[i]))
             return false;
-    if (j.p.op.epilogue == CUBLASLT_EPILOGUE_BIAS &&
-        (j.p.op.bias == nullptr || !emu::aligned(j.p.op.bias, 16) || !emu::on_device(j.p.op.bias)))
+    if (j.p.op.adds_bias() && !usable(j.p.op.bias))
+        return false;
+    if (j.p.op.has_aux() && !usable(j.p.op.aux))
         return false;
     if (algo.workspace > j.workspace_bytes)
         return false;
@@ -269,7 +329,7 @@ cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc, cublasComputeTy
     if (desc == nullptr)
         return CUBLAS_STATUS_INVALID_VALUE;
     close(desc, Desc{MAGIC, compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-                     nullptr});
+                     nullptr, nullptr, 0});
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -278,7 +338,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               size_t bytes)
 {
     Desc d;
-    size_t size = attr == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void *) : sizeof(int32_t);
+    bool wide = attr == CUBLASLT_MATMUL_DESC_BIAS_POINTER ||
+                attr == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ||
+                attr == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD;
+    size_t size = wide ? sizeof(int64_t) : sizeof(int32_t);
 
     if (!open(desc, &d) || buf == nullptr || bytes != size)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -294,6 +357,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         memcpy(&d.bias, buf, bytes);
+        break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        memcpy(&d.aux, buf, bytes);
+        break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        memcpy(&d.aux_ld, buf, bytes);
         break;
     default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
