@@ -59,6 +59,15 @@ static tri_status gather(struct tri_topology *t, MPI_Comm comm)
     return TRI_OK;
 }
 
+static tri_status allocate(struct tri_topology *t)
+{
+    t->host = tri_calloc((size_t)t->size, sizeof(*t->host), "host names");
+    t->node_of = tri_calloc((size_t)t->size, sizeof(*t->node_of), "nodes of ranks");
+    if (t->host != NULL && t->node_of != NULL)
+        return TRI_OK;
+    return tri_fail(TRI_ERR_NOMEM, "cannot allocate the host names of %d ranks", t->size);
+}
+
 tri_status tri_topology_init(struct tri_topology *t, const void *mpi_comm)
 {
     MPI_Comm comm = *(const MPI_Comm *)mpi_comm;
@@ -67,15 +76,28 @@ tri_status tri_topology_init(struct tri_topology *t, const void *mpi_comm)
     *t = (struct tri_topology){0};
     TRI_MPI(MPI_Comm_rank(comm, &t->rank));
     TRI_MPI(MPI_Comm_size(comm, &t->size));
-    t->host = tri_calloc((size_t)t->size, sizeof(*t->host), "host names");
-    t->node_of = tri_calloc((size_t)t->size, sizeof(*t->node_of), "nodes of ranks");
-    if (t->host == NULL || t->node_of == NULL)
-        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate the host names of %d ranks", t->size);
-    else
+    st = allocate(t);
+    if (st == TRI_OK)
         st = gather(t, comm);
     if (st != TRI_OK)
         tri_topology_finish(t);
     return st;
+}
+
+tri_status tri_topology_alone(struct tri_topology *t, int size)
+{
+    tri_status st;
+
+    *t = (struct tri_topology){.size = size, .nodes = 1};
+    st = allocate(t);
+    if (st != TRI_OK) {
+        tri_topology_finish(t);
+        return st;
+    }
+    for (int r = 0; r < size; r++)
+        tri_host_name(t->host[r], sizeof(t->host[r]));
+    place_rank(t);
+    return TRI_OK;
 }
 
 tri_status tri_topology_pretend(struct tri_topology *t, const int64_t *ranks, size_t nodes)
@@ -89,6 +111,7 @@ tri_status tri_topology_pretend(struct tri_topology *t, const int64_t *ranks, si
         return tri_fail(TRI_ERR_USAGE, "'debug.nodes' holds %lld ranks, there are %d",
                         (long long)sum, t->size);
     t->nodes = (int)nodes;
+    t->pretended = true;
     for (int n = 0; n < t->nodes; n++)
         for (int64_t r = 0; r < ranks[n]; r++)
             t->node_of[next++] = n;

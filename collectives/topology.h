@@ -13,6 +13,7 @@
 struct tri_topology {
     int rank, size;
     int node, nodes;
+    bool pretended;               /* by tri_topology_pretend */
     int slices;                   /* smallest number of ranks on a node */
     int local_rank, local_size;   /* among the ranks of this rank's node, in rank order */
     char (*host)[TRI_HOST_BYTES]; /* owned: host name of each rank */
@@ -21,6 +22,8 @@ struct tri_topology {
 
 /* *mpi_comm: an MPI_Comm, borrowed for the call. Collective. */
 tri_status tri_topology_init(struct tri_topology *t, const void *mpi_comm) TRI_CHECKED;
+/* All `size` ranks on this node, without MPI. TRI_ERR_NOMEM. Local. */
+tri_status tri_topology_alone(struct tri_topology *t, int size) TRI_CHECKED;
 /* Puts the ranks, in order, on nodes of ranks[0], ranks[1], ... ranks. TRI_ERR_USAGE: their sum is
  * not the number of ranks. Local. Same on all ranks: ranks. */
 tri_status tri_topology_pretend(struct tri_topology *t, const int64_t *ranks,

@@ -2,6 +2,7 @@
  * checkpoint. Each failure is agreed, so that all ranks leave together with one message. */
 #include "launch/job.h"
 
+#include "collectives/machine.h"
 #include "launch/env.h"
 #include "launch/threads.h"
 #include "launch/tokenizer_state.h"
@@ -329,6 +330,18 @@ destroy_job:
     return st;
 }
 
+/* One line about the machines. Collective. */
+static tri_status report_machines(const struct tri_world *w)
+{
+    struct tri_text text = {0};
+    tri_status st = tri_machine_describe(&w->topology, w->control, &text);
+
+    if (st == TRI_OK && w->topology.rank == 0)
+        tri_info("%s", text.data != NULL ? text.data : "");
+    tri_text_finish(&text);
+    return st;
+}
+
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed)
 {
@@ -336,6 +349,7 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
 
     if (nodes->count > 0)
         TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
+    TRI_TRY(report_machines(w));
     if (resumed != NULL)
         tri_level_costs_load(resumed, &job->level_costs);
     TRI_TRY(tri_hierarchy_choose(w, mpi_comm, job->cfg->gradient.hierarchy, &job->level_costs,
