@@ -102,6 +102,16 @@ static tri_status open_saver(struct tri_trainer *t)
     return tri_saver_create(t->job->world != NULL ? t->job->world->io : NULL, &t->saver);
 }
 
+/* The batch of the first step, if there is one. */
+static tri_status read_first(struct tri_trainer *t)
+{
+    if (t->state.step >= t->job->total_steps)
+        return TRI_OK;
+    TRI_TRY(tri_loader_next(t->loader, &t->first));
+    t->has_first = true;
+    return TRI_OK;
+}
+
 tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
                               const struct tri_checkpoint *resumed, const char *trace_path,
                               struct tri_trainer **out)
@@ -123,6 +133,7 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
         t->trace_step = t->state.step + job->cfg->telemetry.trace_step;
     st = prepare(t);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, st), destroy);
+    TRI_TRY_GOTO(st, tri_comm_agree(t->comm, read_first(t)), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_evaluator(t)), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_outputs(t)), destroy);
     TRI_TRY_GOTO(st, tri_comm_agree(t->comm, open_saver(t)), destroy);
@@ -315,11 +326,13 @@ static tri_status write_trace(struct tri_trainer *t)
 static tri_status step(struct tri_trainer *t)
 {
     bool traced = t->span != NULL && t->state.step + 1 == t->trace_step;
-    struct tri_batch batch;
+    struct tri_batch batch = t->first;
     struct tri_step_metrics m;
     int64_t begin = tri_now_ns(), fed, done, measured;
 
-    TRI_TRY(tri_loader_next(t->loader, &batch));
+    if (!t->has_first)
+        TRI_TRY(tri_loader_next(t->loader, &batch));
+    t->has_first = false;
     tri_feed_fill(&t->feed, &batch);
     fed = tri_now_ns();
     if (traced)

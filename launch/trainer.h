@@ -28,6 +28,8 @@ struct tri_trainer {
     struct tri_progress_state state;
     struct tri_loader *loader;
     struct tri_feed feed;
+    struct tri_batch first; /* read before anything is written, so that bad data is refused */
+    bool has_first;         /* not yet used */
     struct tri_evaluator *evaluator; /* NULL: no validation data or no evaluation */
     struct tri_saver *saver;         /* checkpoint.async; else NULL */
     int64_t saved_step;              /* of the save that is running */

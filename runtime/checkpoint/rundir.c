@@ -15,7 +15,10 @@
 #define OWNER_BYTES 320
 
 struct tri_rundir {
-    int lock; /* open file with the lock, -1 on ranks other than 0 */
+    int lock;        /* open file with the lock, -1 on ranks other than 0 */
+    char *path;      /* of rank 0, else NULL */
+    size_t existing; /* bytes of path that were there before; 0: none of it */
+    bool made_lock, made_checkpoints;
 };
 
 /* Says who holds the lock, from the file that the owner filled in. */
@@ -52,13 +55,14 @@ static tri_status take_lock(int fd, const char *path)
     return tri_pwrite_all(fd, owner, (size_t)n, 0, path);
 }
 
-static tri_status open_lock(const char *path, int *out)
+static tri_status open_lock(const char *path, int *out, bool *made)
 {
     char *name = NULL;
     tri_status st;
     int fd;
 
     TRI_TRY(tri_path_join(path, ".lock", &name));
+    *made = access(name, F_OK) != 0;
     fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     st = fd < 0 ? tri_file_fail("create", name) : TRI_OK;
     tri_free(name);
@@ -72,14 +76,62 @@ static tri_status open_lock(const char *path, int *out)
     return TRI_OK;
 }
 
+/* Length of the longest part of `path` that is a folder; 0: none, or the working folder. */
+static size_t existing_part(char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 0) {
+        char c = path[n];
+        bool there;
+
+        path[n] = '\0';
+        there = tri_is_folder(path);
+        path[n] = c;
+        if (there)
+            break;
+        while (n > 0 && path[n - 1] != '/')
+            n--;
+        while (n > 0 && path[n - 1] == '/')
+            n--;
+    }
+    return n;
+}
+
+/* Removes what open_here has made, as far as nothing was put into it. rmdir refuses the rest. */
+static void remove_unused(struct tri_rundir *r)
+{
+    char *inner = NULL, *lock = NULL;
+
+    if (!r->made_checkpoints || tri_path_join(r->path, "checkpoints", &inner) != TRI_OK)
+        return;
+    if (rmdir(inner) == 0 && r->made_lock && tri_path_join(r->path, ".lock", &lock) == TRI_OK &&
+        unlink(lock) == 0) {
+        for (size_t n = strlen(r->path); n > r->existing; n--) {
+            if ((r->path[n] != '\0' && r->path[n] != '/') || r->path[n - 1] == '/')
+                continue;
+            r->path[n] = '\0';
+            if (rmdir(r->path) != 0)
+                break;
+        }
+    }
+    tri_free(lock);
+    tri_free(inner);
+}
+
 static tri_status open_here(const char *path, struct tri_rundir *r)
 {
     char *inner = NULL;
     tri_status st;
 
+    r->path = tri_strdup(path);
+    if (r->path == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "cannot allocate the path '%s'", path);
+    r->existing = existing_part(r->path);
     TRI_TRY(tri_make_folders(path));
-    TRI_TRY(open_lock(path, &r->lock));
+    TRI_TRY(open_lock(path, &r->lock, &r->made_lock));
     TRI_TRY(tri_path_join(path, "checkpoints", &inner));
+    r->made_checkpoints = !tri_is_folder(inner);
     st = tri_make_folders(inner);
     tri_free(inner);
     return st == TRI_OK ? tri_checkpoint_clean(path) : st;
@@ -109,7 +161,10 @@ void tri_rundir_close(struct tri_rundir *r)
 {
     if (r == NULL)
         return;
-    if (r->lock >= 0)
+    if (r->lock >= 0) {
+        remove_unused(r);
         close(r->lock);
+    }
+    tri_free(r->path);
     tri_free(r);
 }

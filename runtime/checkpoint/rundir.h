@@ -14,7 +14,8 @@ struct tri_rundir; /* holds the lock; the kernel drops it with the process, howe
  * folder cannot be made or written. Collective. Same on all ranks: path. */
 tri_status tri_rundir_open(struct tri_comm *comm, const char *path,
                            struct tri_rundir **out) TRI_CHECKED;
-/* Releases the lock. Local. */
+/* Releases the lock. What tri_rundir_open has made goes again if nothing was put into it: a job
+ * that was refused leaves no folder behind. Local. */
 void tri_rundir_close(struct tri_rundir *r);
 
 TRI_END_DECLS

@@ -244,6 +244,13 @@ def test_f03e_one_rank_cannot_read_in_an_evaluation(t):
     assert not os.path.exists(t.path("p.h5"))
 
 
+def test_first_read_fails(t):
+    """What the first step would read is found before it: code 2 and nothing left behind."""
+    config = t.config(model=LINEAR, data={"path": t.values(range(8), range(8)), "batch": 4}, run={"steps": 2})
+    r = t.train(config, ranks=2, env=t.preload("read", READ_FAILS), timeout=60).expect(2, "rank 1 on", "data.h5")
+    assert not os.path.exists(t.path("run")), r.err
+
+
 # --- F04: bad files -----------------------------------------------------------------------------------------
 
 

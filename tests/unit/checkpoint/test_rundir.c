@@ -65,3 +65,26 @@ Test(rundir, a_file_in_the_way_is_an_error)
     cr_assert(strstr(tri_error_text(), path), "%s", tri_error_text());
     model_finish(&m);
 }
+
+/* What a refused job leaves: nothing that was not there before. */
+Test(rundir, an_unused_folder_goes_again)
+{
+    struct model m;
+    struct tri_rundir *r = NULL;
+    char path[128], parent[128], file[160];
+
+    model_init(&m);
+    (void)snprintf(parent, sizeof(parent), "%s/a", m.root);
+    (void)snprintf(path, sizeof(path), "%s/a/b//c/", m.root);
+    (void)snprintf(file, sizeof(file), "%s/checkpoints/kept", path);
+    cr_assert_eq(tri_rundir_open(NULL, path, &r), TRI_OK, "%s", tri_error_text());
+    cr_assert(tri_is_folder(path));
+    tri_rundir_close(r);
+    cr_assert(!tri_is_folder(parent) && tri_is_folder(m.root));
+
+    cr_assert_eq(tri_rundir_open(NULL, path, &r), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(tri_write_file(file, "x", 1), TRI_OK);
+    tri_rundir_close(r);
+    cr_assert(exists(file));
+    model_finish(&m);
+}
