@@ -1,4 +1,6 @@
 /* trireme plan: what a run would compute, move and need, for any number of ranks; nothing runs. */
+#include "collectives/machine.h"
+#include "launch/check.h"
 #include "launch/command.h"
 #include "launch/env.h"
 #include "launch/job.h"
@@ -13,6 +15,9 @@
 
 #define MIB (1024.0 * 1024.0)
 
+static const double SHARED_LATENCY_S = 2e-6, SHARED_BANDWIDTH_SHARE = 0.5;
+static const double LINK_LATENCY_S = 5e-5, LINK_BYTES_PER_S = 1.2e8; /* 1 Gbit/s */
+
 static void print_work(const struct tri_plan_summary *s)
 {
     printf("%-10s %14s %14s\n", "phase", "GFLOP", "MiB touched");
@@ -21,31 +26,112 @@ static void print_work(const struct tri_plan_summary *s)
                s->bytes_touched[p] / MIB);
 }
 
-static void print_memory(const struct tri_program *p, const struct tri_layout *layout)
+/* All programs of the run lie in the same arenas. */
+static void print_memory(const struct tri_session *s)
 {
-    size_t kept = tri_layout_bytes(layout);
+    size_t kept = tri_layout_bytes(s->layout);
+    size_t step = tri_session_arena_bytes(s, TRI_ARENA_STEP);
+    size_t exchange = tri_session_arena_bytes(s, TRI_ARENA_EXCHANGE);
+    double live = (double)s->train->live_bytes;
 
     printf("memory      kept %.1f MiB, step %.1f MiB (%.3f of its live bytes), exchange %.1f MiB, "
            "peak %.1f MiB\n",
-           (double)kept / MIB, (double)p->arena_bytes[TRI_ARENA_STEP] / MIB,
-           p->live_bytes > 0 ? (double)p->arena_bytes[TRI_ARENA_STEP] / (double)p->live_bytes : 1.0,
-           (double)p->arena_bytes[TRI_ARENA_EXCHANGE] / MIB,
-           (double)(kept + p->arena_bytes[TRI_ARENA_STEP] + p->arena_bytes[TRI_ARENA_EXCHANGE]) /
-               MIB);
+           (double)kept / MIB, (double)step / MIB,
+           live > 0 ? (double)s->train->arena_bytes[TRI_ARENA_STEP] / live : 1.0,
+           (double)exchange / MIB, (double)(kept + step + exchange) / MIB);
 }
 
-static tri_status print_time(const struct tri_program *p, int threads, int nranks)
+/* What links carry where nobody has measured them. Inside a node a message is a few cache lines
+ * through shared memory, and a sum reads and writes every byte about twice; the ranks of a node
+ * share its link to the others. */
+static void assume_links(struct tri_costs *c, const struct tri_topology *t)
 {
-    struct tri_costs costs;
+    const double memory = SHARED_BANDWIDTH_SHARE * c->bytes_per_s;
+    const int local = (t->size + t->nodes - 1) / t->nodes;
+
+    c->level[TRI_LEVEL_INTRA] = tri_sum_cost_of_link(local, SHARED_LATENCY_S, memory);
+    c->level[TRI_LEVEL_INTER] =
+        tri_sum_cost_of_link(t->nodes, LINK_LATENCY_S, LINK_BYTES_PER_S / t->slices);
+    c->level[TRI_LEVEL_ALL] =
+        t->nodes == 1 ? c->level[TRI_LEVEL_INTRA]
+                      : tri_sum_cost_of_link(t->size, LINK_LATENCY_S, LINK_BYTES_PER_S / local);
+}
+
+/* The costs of the run folder where they fit, else measured and assumed ones. */
+static tri_status find_costs(struct tri_job *job, const struct tri_topology *t)
+{
+    struct tri_cost_table *c = &job->costs;
+
+    TRI_TRY(tri_cost_table_read(job->cfg->run.dir, c));
+    if (tri_cost_table_fits(c, t))
+        return TRI_OK;
+    *c = (struct tri_cost_table){0};
+    TRI_TRY(tri_costs_measure(tri_kernels_cpu, job->spec.threads, &c->costs));
+    assume_links(&c->costs, t);
+    return TRI_OK;
+}
+
+/* Flat or by levels, as a run on such nodes would choose. */
+static tri_status choose_levels(struct tri_job *job, const struct tri_topology *t)
+{
+    struct tri_exchange_spec *e = &job->spec.exchange, two = *e;
+    int wanted = job->cfg->gradient.hierarchy;
+    struct tri_simulation flat_time, two_time;
+
+    two.slices = t->slices;
+    two.local_rank = t->local_rank;
+    if (t->size == 1 || wanted == TRI_HIERARCHY_FLAT ||
+        (wanted == TRI_HIERARCHY_AUTO && (t->nodes == 1 || t->nodes == t->size)) ||
+        (e->fixed_tree && !tri_topology_regular(t)))
+        return TRI_OK;
+    if (wanted == TRI_HIERARCHY_AUTO) {
+        TRI_TRY(tri_job_predict(job, e, &job->costs.costs, &flat_time));
+        TRI_TRY(tri_job_predict(job, &two, &job->costs.costs, &two_time));
+        if (two_time.step_s >= flat_time.step_s)
+            return TRI_OK;
+    }
+    *e = two;
+    return TRI_OK;
+}
+
+/* Puts the ranks on the nodes of debug.nodes and prints who sits where. */
+static tri_status arrange(struct tri_job *job)
+{
+    const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
+    const struct tri_config *cfg = job->cfg;
+    struct tri_text text = {0};
+    struct tri_topology t;
+    tri_status st = TRI_OK;
+
+    TRI_TRY(tri_topology_alone(&t, job->nranks));
+    if (nodes->count > 0)
+        TRI_TRY_GOTO(st, tri_topology_pretend(&t, nodes->v, nodes->count), finish_topology);
+    TRI_TRY_GOTO(st, tri_machine_describe(&t, NULL, &text), finish_topology);
+    TRI_TRY_GOTO(st, find_costs(job, &t), finish_topology);
+    TRI_TRY_GOTO(st, choose_levels(job, &t), finish_topology);
+    tri_compression_choose(&cfg->gradient, &cfg->optimizer, &job->spec.mesh, &t, job->spec.seed,
+                           &job->costs, &job->spec.exchange);
+    printf("topology    %s\n", text.data != NULL ? text.data : "");
+    printf("gradients   summed %s\n", job->spec.exchange.slices > 0 ? "in two levels" : "flat");
+
+finish_topology:
+    tri_text_finish(&text);
+    tri_topology_finish(&t);
+    return st;
+}
+
+static tri_status print_time(const struct tri_job *job, const struct tri_program *p)
+{
+    const struct tri_costs *c = &job->costs.costs;
     struct tri_simulation sim;
 
-    TRI_TRY(tri_costs_measure(tri_kernels_cpu, threads, &costs));
-    TRI_TRY(tri_program_simulate(p, &costs, nranks, &sim));
-    printf("predicted   step %.1f ms, exposed communication %.1f ms (from %.0f GFLOP/s, %.1f GB/s "
-           "measured now; link %.1f "
-           "GB/s and %.0f us assumed)\n",
-           sim.step_s * 1e3, sim.exposed_comm_s * 1e3, costs.flops_per_s * 1e-9,
-           costs.bytes_per_s * 1e-9, costs.comm_bytes_per_s * 1e-9, costs.latency_s * 1e6);
+    TRI_TRY(tri_program_simulate(p, c, &sim));
+    printf("predicted   step %.1f ms, exposed communication %.1f ms (from %.0f GFLOP/s, %.1f GB/s; "
+           "sums over all ranks at %.2f GB/s; %s)\n",
+           sim.step_s * 1e3, sim.exposed_comm_s * 1e3, c->flops_per_s * 1e-9, c->bytes_per_s * 1e-9,
+           c->level[TRI_LEVEL_ALL].bytes_per_s * 1e-9,
+           job->costs.source == TRI_COSTS_FILE ? "costs of the run folder"
+                                               : "measured now, links assumed");
     return TRI_OK;
 }
 
@@ -66,19 +152,38 @@ static tri_status write_dot(const struct tri_program *p, const char *path)
     return st;
 }
 
+/* Every program that the run would hold. */
+static tri_status compile_all(const struct tri_job *job, struct tri_session *s)
+{
+    omp_set_num_threads(job->spec.threads);
+    TRI_TRY(tri_layout_create(&s->layout));
+    TRI_TRY(tri_compile_train(&job->spec, s->layout, NULL, &s->train));
+    if (job->cfg->run.eval_every != 0)
+        TRI_TRY(tri_compile_eval(&job->spec, s->layout, &s->eval));
+    return tri_job_checks_precision(job) ? tri_check_compile(s, &job->spec) : TRI_OK;
+}
+
+static void print_check(const struct tri_session *s, int64_t every)
+{
+    struct tri_plan_summary half, full;
+
+    if (s->extra[0] == NULL)
+        return;
+    tri_plan_summarise(s->extra[0], &half);
+    tri_plan_summarise(s->extra[1], &full);
+    printf("check       every %lld steps: programs of %lld instructions in 16 bit and %lld in "
+           "fp32\n",
+           (long long)every, (long long)half.instrs, (long long)full.instrs);
+}
+
 static tri_status plan(const struct tri_job *job, const char *dot)
 {
-    struct tri_layout *layout;
-    struct tri_program *p = NULL, *eval = NULL;
+    struct tri_session s = {0};
     struct tri_plan_summary sum;
     tri_status st;
 
-    omp_set_num_threads(job->spec.threads);
-    TRI_TRY(tri_layout_create(&layout));
-    TRI_TRY_GOTO(st, tri_compile_train(&job->spec, layout, NULL, &p), destroy_layout);
-    if (job->cfg->run.eval_every != 0) /* adds to what the run keeps */
-        TRI_TRY_GOTO(st, tri_compile_eval(&job->spec, layout, &eval), destroy_programs);
-    tri_plan_summarise(p, &sum);
+    TRI_TRY_GOTO(st, compile_all(job, &s), finish_session);
+    tri_plan_summarise(s.train, &sum);
     printf("parameters  %lld\n", (long long)sum.params);
     printf("ranks       %d (shown: rank 0), %d thread%s each\n", job->nranks, job->spec.threads,
            job->spec.threads == 1 ? "" : "s");
@@ -87,17 +192,15 @@ static tri_status plan(const struct tri_job *job, const char *dot)
            (long long)job->spec.grains.grain, (long long)job->spec.grains.count);
     printf("program     %lld instructions, %lld collectives of %.1f MiB\n", (long long)sum.instrs,
            (long long)sum.collectives, sum.comm_bytes / MIB);
-    print_memory(p, layout);
+    print_check(&s, job->cfg->precision.check_every);
+    print_memory(&s);
     print_work(&sum);
-    st = print_time(p, job->spec.threads, job->nranks);
+    st = print_time(job, s.train);
     if (st == TRI_OK && dot != NULL)
-        st = write_dot(p, dot);
+        st = write_dot(s.train, dot);
 
-destroy_programs:
-    tri_program_destroy(eval);
-    tri_program_destroy(p);
-destroy_layout:
-    tri_layout_destroy(layout);
+finish_session:
+    tri_session_finish(&s);
     return st;
 }
 
@@ -126,7 +229,9 @@ static tri_status run_parsed(const struct tri_arguments *a, const char *ranks, c
     TRI_TRY(parse_ranks(ranks, &args.nranks));
     TRI_TRY(tri_job_load_config(&args, &cfg));
     TRI_TRY(tri_job_create(&args, cfg, NULL, &job));
-    st = plan(job, dot);
+    st = arrange(job);
+    if (st == TRI_OK)
+        st = plan(job, dot);
     tri_job_destroy(job);
     return st;
 }

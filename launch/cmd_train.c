@@ -93,8 +93,8 @@ static void print_plan(const struct train *t, const struct tri_text *groups)
     tri_info(
         "%lld parameters; memory per rank: %.1f MiB kept, %.1f MiB of a step, %.1f MiB of exchange",
         (long long)sum.params, (double)tri_layout_bytes(t->session.layout) / mib,
-        (double)p->arena_bytes[TRI_ARENA_STEP] / mib,
-        (double)p->arena_bytes[TRI_ARENA_EXCHANGE] / mib);
+        (double)tri_session_arena_bytes(&t->session, TRI_ARENA_STEP) / mib,
+        (double)tri_session_arena_bytes(&t->session, TRI_ARENA_EXCHANGE) / mib);
     for (const char *line = groups->data; line != NULL && *line != '\0';) {
         const char *end = strchr(line, '\n');
 
@@ -179,13 +179,16 @@ static int failed(struct train *t, tri_status st, bool running)
     if (running)
         add_step(t);
     tri_command_error(comm, !shared);
-    if (!shared)
+    if (!shared) {
+        tri_rundir_close(t->rundir);
         tri_env_abort(code);
+    }
     return code;
 }
 
 static int run_job(struct train *t)
 {
+    struct tri_comm *comm = t->env.world->control;
     tri_status st = open_job(t);
 
     if (st == TRI_OK && finished(t)) {
@@ -198,6 +201,8 @@ static int run_job(struct train *t)
         st = compile(t);
     if (st == TRI_OK)
         st = start_values(t);
+    if (st == TRI_OK)
+        st = tri_job_keep_costs(t->job, comm);
     if (st != TRI_OK)
         return failed(t, st, false);
     st = tri_trainer_run(t->trainer);

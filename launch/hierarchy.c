@@ -1,136 +1,78 @@
-/* The choice is a function of the topology, the options and a table of six numbers that all ranks
- * share: the slowest rank's times. */
+/* The choice is a function of the topology, the options and the cost table, which all ranks share.
+ */
 #include "launch/hierarchy.h"
 
 #include "runtime/core/log.h"
-#include "runtime/core/memory.h"
 
-#include <math.h>
-
-enum {
-    SMALL_COUNT = 16,      /* f32 elements: latency */
-    LARGE_COUNT = 1 << 20, /* 4 MiB: rate */
-    SMALL_REPEATS = 20,
-    LARGE_REPEATS = 3
-};
-
-static const char *const layout_key[] = {"level_ranks", "level_nodes", "level_slices"};
-static const char *const latency_key[TRI_LEVEL_COUNT] = {"latency_all_s", "latency_intra_s",
-                                                         "latency_inter_s"};
-static const char *const rate_key[TRI_LEVEL_COUNT] = {"rate_all", "rate_intra", "rate_inter"};
-
-void tri_level_costs_save(const struct tri_level_costs *c,
-                          struct tri_checkpoint_item item[TRI_LEVEL_ITEMS])
+void tri_hierarchy_predict(const struct tri_cost_table *c, int64_t bytes, double *flat, double *two)
 {
-    const int64_t layout[] = {c->ranks, c->nodes, c->slices};
-    int n = 0;
-
-    for (int i = 0; i < 3; i++)
-        item[n++] = (struct tri_checkpoint_item){.key = layout_key[i], .integer = layout[i]};
-    for (int l = 0; l < TRI_LEVEL_COUNT; l++) {
-        item[n++] = (struct tri_checkpoint_item){
-            .key = latency_key[l], .real = true, .value = c->latency_s[l]};
-        item[n++] = (struct tri_checkpoint_item){
-            .key = rate_key[l], .real = true, .value = c->bytes_per_s[l]};
-    }
-}
-
-void tri_level_costs_load(const struct tri_checkpoint *from, struct tri_level_costs *c)
-{
-    bool ok = tri_checkpoint_integer(from, layout_key[0], &c->ranks) &&
-              tri_checkpoint_integer(from, layout_key[1], &c->nodes) &&
-              tri_checkpoint_integer(from, layout_key[2], &c->slices);
-
-    for (int l = 0; l < TRI_LEVEL_COUNT; l++)
-        ok = ok && tri_checkpoint_real(from, latency_key[l], &c->latency_s[l]) &&
-             tri_checkpoint_real(from, rate_key[l], &c->bytes_per_s[l]);
-    c->known = ok;
-}
-
-/* The slowest rank's shortest time of a sum over comm, which may be NULL on some ranks. */
-static tri_status time_sum(struct tri_comm *control, struct tri_comm *comm, float *x, int64_t count,
-                           int repeats, double *seconds)
-{
-    double best = INFINITY;
-
-    for (int k = 0; k < repeats; k++) {
-        int64_t begin;
-
-        TRI_TRY(tri_comm_barrier(control));
-        begin = tri_now_ns();
-        TRI_TRY(tri_comm_allreduce(comm, x, count, TRI_F32, TRI_REDUCE_SUM, false));
-        best = fmin(best, (double)(tri_now_ns() - begin) * 1e-9);
-    }
-    TRI_TRY(tri_comm_allreduce(control, &best, 1, TRI_F64, TRI_REDUCE_MAX, false));
-    *seconds = best;
-    return TRI_OK;
-}
-
-static tri_status measure(const struct tri_world *w, struct tri_level_costs *c)
-{
-    struct tri_comm *comm[TRI_LEVEL_COUNT] = {w->exchange, w->intra, w->inter};
-    const struct tri_topology *t = &w->topology;
-    float *x = tri_calloc(LARGE_COUNT, sizeof(*x), "measurement");
-    tri_status st = TRI_OK;
-
-    if (x == NULL)
-        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate a measurement of %d elements", LARGE_COUNT);
-    st = tri_comm_agree(w->control, st);
-    for (int l = 0; st == TRI_OK && l < TRI_LEVEL_COUNT; l++) {
-        double small, large;
-
-        TRI_TRY_GOTO(st, time_sum(w->control, comm[l], x, SMALL_COUNT, SMALL_REPEATS, &small),
-                     free_data);
-        TRI_TRY_GOTO(st, time_sum(w->control, comm[l], x, LARGE_COUNT, LARGE_REPEATS, &large),
-                     free_data);
-        c->latency_s[l] = small;
-        c->bytes_per_s[l] = LARGE_COUNT * sizeof(*x) / fmax(large - small, 1e-9);
-    }
-    c->ranks = t->size;
-    c->nodes = t->nodes;
-    c->slices = t->slices;
-    c->known = true;
-
-free_data:
-    tri_free(x);
-    return st;
-}
-
-void tri_level_costs_predict(const struct tri_level_costs *c, int64_t bytes, double *flat,
-                             double *two)
-{
-    const double *latency = c->latency_s, *rate = c->bytes_per_s;
+    const struct tri_sum_cost *level = c->costs.level;
     double n = (double)bytes;
 
-    *flat = latency[TRI_LEVEL_ALL] + n / rate[TRI_LEVEL_ALL];
-    *two = latency[TRI_LEVEL_INTRA] + n / rate[TRI_LEVEL_INTRA] + latency[TRI_LEVEL_INTER] +
-           n / (double)c->slices / rate[TRI_LEVEL_INTER];
+    *flat = level[TRI_LEVEL_ALL].latency_s + n / level[TRI_LEVEL_ALL].bytes_per_s;
+    *two = level[TRI_LEVEL_INTRA].latency_s + n / level[TRI_LEVEL_INTRA].bytes_per_s +
+           level[TRI_LEVEL_INTER].latency_s +
+           n / (double)c->slices / level[TRI_LEVEL_INTER].bytes_per_s;
 }
 
-/* *two: auto takes two levels. The levels are connected. */
-static tri_status choose_by_costs(struct tri_world *w, struct tri_level_costs *c,
-                                  int64_t bucket_bytes, bool *two)
+/* By the step that each way gives. */
+static tri_status compare_steps(const struct tri_topology *t, const struct tri_hierarchy_args *args,
+                                const struct tri_exchange_spec *spec, bool *two)
 {
-    const struct tri_topology *t = &w->topology;
-    bool kept = c->known && c->ranks == t->size && c->nodes == t->nodes && c->slices == t->slices;
-    double flat_s, two_s;
+    struct tri_exchange_spec exchange = *spec;
+    struct tri_simulation flat, levels;
 
-    if (!kept)
-        TRI_TRY(measure(w, c));
-    tri_level_costs_predict(c, bucket_bytes, &flat_s, &two_s);
-    *two = two_s < flat_s;
-    if (t->rank == 0)
-        tri_info("gradients are summed %s: %d nodes, a bucket of %.3g MiB takes %.3g ms in two "
-                 "levels and %.3g ms flat (%s)",
-                 *two ? "in two levels" : "flat", t->nodes, (double)bucket_bytes / 1048576,
-                 two_s * 1e3, flat_s * 1e3, kept ? "by the costs of the checkpoint" : "measured");
+    TRI_TRY(args->predict(args->arg, &exchange, &args->costs->costs, &flat));
+    exchange.slices = t->slices;
+    exchange.local_rank = t->local_rank;
+    TRI_TRY(args->predict(args->arg, &exchange, &args->costs->costs, &levels));
+    *two = levels.step_s < flat.step_s;
+    tri_info(
+        "gradients are summed %s: %d nodes, %.3g ms of communication are exposed in two levels "
+        "and %.3g ms flat, in a step of %.3g ms (%s)",
+        *two ? "in two levels" : "flat", t->nodes, levels.exposed_comm_s * 1e3,
+        flat.exposed_comm_s * 1e3, (*two ? levels : flat).step_s * 1e3,
+        tri_cost_table_origin(args->costs));
     return TRI_OK;
 }
 
-tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int wanted,
-                                struct tri_level_costs *c, struct tri_exchange_spec *spec)
+/* By one bucket alone. */
+static void compare_buckets(const struct tri_topology *t, const struct tri_hierarchy_args *args,
+                            const struct tri_exchange_spec *spec, bool *two)
+{
+    double flat_s, two_s;
+
+    tri_hierarchy_predict(args->costs, spec->bucket_bytes, &flat_s, &two_s);
+    *two = two_s < flat_s;
+    tri_info("gradients are summed %s: %d nodes, a bucket of %.3g MiB takes %.3g ms in two levels "
+             "and %.3g ms flat (%s)",
+             *two ? "in two levels" : "flat", t->nodes, (double)spec->bucket_bytes / 1048576,
+             two_s * 1e3, flat_s * 1e3, tri_cost_table_origin(args->costs));
+}
+
+/* *two: auto takes two levels. The levels are connected. Rank 0 decides. */
+static tri_status choose_by_costs(struct tri_world *w, const struct tri_hierarchy_args *args,
+                                  const struct tri_exchange_spec *spec, bool *two)
 {
     const struct tri_topology *t = &w->topology;
+    tri_status st = TRI_OK;
+
+    if (!tri_cost_table_fits(args->costs, t))
+        TRI_TRY(tri_cost_table_measure(w, args->threads, args->costs));
+    if (t->rank == 0 && args->predict != NULL)
+        st = compare_steps(t, args, spec, two);
+    else if (t->rank == 0)
+        compare_buckets(t, args, spec, two);
+    TRI_TRY(tri_comm_agree(w->control, st));
+    return tri_comm_broadcast(w->control, two, sizeof(*two), 0);
+}
+
+tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm,
+                                const struct tri_hierarchy_args *args,
+                                struct tri_exchange_spec *spec)
+{
+    const struct tri_topology *t = &w->topology;
+    int wanted = args->wanted;
     bool two = wanted == TRI_HIERARCHY_TWO_LEVEL;
 
     spec->slices = spec->local_rank = 0;
@@ -145,7 +87,7 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int w
     }
     TRI_TRY(tri_comm_agree(w->control, tri_world_add_levels(w, mpi_comm)));
     if (wanted == TRI_HIERARCHY_AUTO)
-        TRI_TRY(choose_by_costs(w, c, spec->bucket_bytes, &two));
+        TRI_TRY(choose_by_costs(w, args, spec, &two));
     else if (t->rank == 0)
         tri_info("gradients are summed in two levels, as asked for: %d node%s, %d slice%s",
                  t->nodes, t->nodes == 1 ? "" : "s", t->slices, t->slices == 1 ? "" : "s");
@@ -161,7 +103,7 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int w
 void tri_compression_choose(const struct tri_gradient_options *gradient,
                             const struct tri_optimizer_options *optimizer,
                             const struct tri_mesh *mesh, const struct tri_topology *t,
-                            uint64_t seed, const struct tri_level_costs *costs,
+                            uint64_t seed, const struct tri_cost_table *costs,
                             struct tri_exchange_spec *spec)
 {
     struct tri_compress_layout layout = {.rank = mesh->coord[TRI_AXIS_DATA],
@@ -172,6 +114,7 @@ void tri_compression_choose(const struct tri_gradient_options *gradient,
     struct tri_compress_spec *c = &spec->compress;
 
     *c = tri_compress_spec_make(gradient, optimizer, seed, &layout);
-    if (costs->known && costs->bytes_per_s[c->level] > 0)
-        c->link = (struct tri_link_rate){costs->bytes_per_s[c->level], costs->latency_s[c->level]};
+    if (costs->source != TRI_COSTS_UNKNOWN && costs->costs.level[c->level].bytes_per_s > 0)
+        c->link = (struct tri_link_rate){costs->costs.level[c->level].bytes_per_s,
+                                         costs->costs.level[c->level].latency_s};
 }

@@ -4,38 +4,37 @@
 #define TRI_LAUNCH_HIERARCHY_H
 
 #include "collectives/world.h"
+#include "launch/costs.h"
 #include "optim/exchange_pass.h"
 #include "optim/optim_options.h"
-#include "runtime/checkpoint/checkpoint.h"
-#include "runtime/graph/ops.h"
+#include "runtime/exec/simulate.h"
 
-/* What a sum of n bytes costs on each level: latency_s + n / bytes_per_s. Measured once for a
- * layout of ranks, then kept in checkpoints, so that the choice stays what it was. */
-struct tri_level_costs {
-    bool known;
-    int64_t ranks, nodes, slices; /* the layout */
-    double latency_s[TRI_LEVEL_COUNT], bytes_per_s[TRI_LEVEL_COUNT];
+/* Predicts the step of the job with this exchange; of rank 0, by its costs. */
+typedef tri_status tri_step_predictor(void *arg, const struct tri_exchange_spec *exchange,
+                                      const struct tri_costs *costs, struct tri_simulation *out);
+
+/* What auto needs to choose. */
+struct tri_hierarchy_args {
+    int wanted;                   /* enum tri_hierarchy_choice */
+    int threads;                  /* of a rank */
+    struct tri_cost_table *costs; /* used if it fits, else measured anew */
+    tri_step_predictor *predict;  /* NULL: compares one bucket alone */
+    void *arg;                    /* of predict */
 };
-
-enum { TRI_LEVEL_ITEMS = 3 + 2 * TRI_LEVEL_COUNT };
-
-/* The costs as items of a checkpoint, and back (known is false where they are missing). Local. */
-void tri_level_costs_save(const struct tri_level_costs *c,
-                          struct tri_checkpoint_item item[TRI_LEVEL_ITEMS]);
-void tri_level_costs_load(const struct tri_checkpoint *from, struct tri_level_costs *c);
 
 /* Seconds of a sum of `bytes` over all ranks: flat, and the three phases one after the other.
  * Local. */
-void tri_level_costs_predict(const struct tri_level_costs *c, int64_t bytes, double *flat,
-                             double *two);
+void tri_hierarchy_predict(const struct tri_cost_table *c, int64_t bytes, double *flat,
+                           double *two);
 
-/* Decides by `wanted` (enum tri_hierarchy_choice), which auto settles by the costs: those of *c if
- * they are known for this layout, else measured now (0.2 s). With a fixed tree two levels need a
- * topology that is regular, else the sum is flat. Fills spec->slices and spec->local_rank, connects
- * the levels of the world where they are used, and says why on rank 0. Collective. Same on all
- * ranks: wanted, spec, *c. */
-tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int wanted,
-                                struct tri_level_costs *c,
+/* Decides by args->wanted. Auto compares the steps that rank 0 predicts for both ways, so that what
+ * backward hides costs nothing: a bucket in two levels may take longer and yet leave less exposed,
+ * as phases of different buckets run side by side. With a fixed tree two levels need a topology
+ * that is regular, else the sum is flat. Fills spec->slices and spec->local_rank, connects the
+ * levels of the world where they are used, and says why on rank 0. Collective. Same on all ranks:
+ * args but predict and arg, spec, *args->costs. */
+tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm,
+                                const struct tri_hierarchy_args *args,
                                 struct tri_exchange_spec *spec) TRI_CHECKED;
 
 /* Fills spec->compress from the options, for the levels that spec has; t NULL: all ranks on one
@@ -43,7 +42,7 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm, int w
 void tri_compression_choose(const struct tri_gradient_options *gradient,
                             const struct tri_optimizer_options *optimizer,
                             const struct tri_mesh *mesh, const struct tri_topology *t,
-                            uint64_t seed, const struct tri_level_costs *costs,
+                            uint64_t seed, const struct tri_cost_table *costs,
                             struct tri_exchange_spec *spec);
 
 #endif

@@ -220,7 +220,7 @@ static void fill_faults(struct tri_job *job)
 static void fill_compression(struct tri_job *job, const struct tri_topology *t)
 {
     tri_compression_choose(&job->cfg->gradient, &job->cfg->optimizer, &job->spec.mesh, t,
-                           job->spec.seed, &job->level_costs, &job->spec.exchange);
+                           job->spec.seed, &job->costs, &job->spec.exchange);
 }
 
 static void fill_spec(struct tri_job *job)
@@ -342,18 +342,53 @@ static tri_status report_machines(const struct tri_world *w)
     return st;
 }
 
+tri_status tri_job_keep_costs(const struct tri_job *job, struct tri_comm *control)
+{
+    tri_status st = TRI_OK;
+
+    if (job->costs.source != TRI_COSTS_MEASURED && job->costs.source != TRI_COSTS_CHECKPOINT)
+        return TRI_OK;
+    if (tri_comm_rank(control) == 0)
+        st = tri_cost_table_write(job->cfg->run.dir, &job->costs);
+    return tri_comm_agree(control, st);
+}
+
+tri_status tri_job_predict(void *arg, const struct tri_exchange_spec *exchange,
+                           const struct tri_costs *costs, struct tri_simulation *out)
+{
+    const struct tri_job *job = arg;
+    struct tri_compile_spec spec = job->spec;
+    struct tri_program *p = NULL;
+    struct tri_layout *layout;
+    tri_status st;
+
+    spec.exchange = *exchange;
+    TRI_TRY(tri_layout_create(&layout));
+    TRI_TRY_GOTO(st, tri_compile_train(&spec, layout, NULL, &p), destroy_layout);
+    st = tri_program_simulate(p, costs, out);
+    tri_program_destroy(p);
+destroy_layout:
+    tri_layout_destroy(layout);
+    return st;
+}
+
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed)
 {
     const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
+    const struct tri_hierarchy_args args = {.wanted = job->cfg->gradient.hierarchy,
+                                            .threads = job->spec.threads,
+                                            .costs = &job->costs,
+                                            .predict = tri_job_predict,
+                                            .arg = job};
 
     if (nodes->count > 0)
         TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
     TRI_TRY(report_machines(w));
-    if (resumed != NULL)
-        tri_level_costs_load(resumed, &job->level_costs);
-    TRI_TRY(tri_hierarchy_choose(w, mpi_comm, job->cfg->gradient.hierarchy, &job->level_costs,
-                                 &job->spec.exchange));
+    TRI_TRY(tri_cost_table_share(job->cfg->run.dir, w->control, &job->costs));
+    if (!tri_cost_table_fits(&job->costs, &w->topology) && resumed != NULL)
+        tri_cost_table_load(resumed, &job->costs);
+    TRI_TRY(tri_hierarchy_choose(w, mpi_comm, &args, &job->spec.exchange));
     fill_compression(job, &w->topology);
     return TRI_OK;
 }

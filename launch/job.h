@@ -25,7 +25,7 @@ struct tri_job {
     struct tri_compile_spec spec; /* points into this struct */
     struct tri_group_rules groups;
     struct tri_injection faults[TRI_MAX_FAULTS];
-    struct tri_level_costs level_costs;
+    struct tri_cost_table costs;
     int64_t steps_per_epoch, total_steps;
     struct tri_checkpoint_field field[TRI_JOB_FIELDS];
     int nfield;
@@ -51,10 +51,16 @@ tri_status tri_job_load_config(const struct tri_job_args *args,
 tri_status tri_job_create(const struct tri_job_args *args, struct tri_config *cfg,
                           const struct tri_checkpoint *resumed, struct tri_job **out) TRI_CHECKED;
 /* Puts debug.nodes in place of the real nodes of `w` and chooses by how many levels gradients
- * travel (launch/hierarchy.h); costs of `resumed` (may be NULL) are used again. After
- * tri_job_create, before compilation. Collective. */
+ * travel (launch/hierarchy.h); costs of the run folder, else of `resumed` (may be NULL),
+ * are used again. After tri_job_create, before compilation. Collective. */
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed) TRI_CHECKED;
+/* Writes costs that are new to the run folder into it. Collective. */
+tri_status tri_job_keep_costs(const struct tri_job *job, struct tri_comm *control) TRI_CHECKED;
+/* Compiles and simulates the training step with this exchange; arg: the job. A predictor of
+ * launch/hierarchy.h. Local. */
+tri_status tri_job_predict(void *arg, const struct tri_exchange_spec *exchange,
+                           const struct tri_costs *costs, struct tri_simulation *out) TRI_CHECKED;
 /* The job compares grains in 16 bit with fp32 (precision.check_every). Local. */
 bool tri_job_checks_precision(const struct tri_job *job);
 void tri_job_destroy(struct tri_job *job);

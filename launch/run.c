@@ -205,11 +205,12 @@ static tri_status connect(struct tri_run *run, const struct tri_run_spec *spec)
 /* Collective. */
 static tri_status choose_hierarchy(struct tri_run *run, const void *mpi_comm)
 {
-    struct tri_level_costs costs = {.known = false};
+    struct tri_cost_table costs = {.source = TRI_COSTS_UNKNOWN};
+    const struct tri_hierarchy_args args = {
+        .wanted = run->set.gradient.hierarchy, .threads = run->spec.threads, .costs = &costs};
 
     if (run->world != NULL)
-        TRI_TRY(tri_hierarchy_choose(run->world, mpi_comm, run->set.gradient.hierarchy, &costs,
-                                     &run->spec.exchange));
+        TRI_TRY(tri_hierarchy_choose(run->world, mpi_comm, &args, &run->spec.exchange));
     tri_compression_choose(&run->set.gradient, &run->set.optimizer, &run->spec.mesh,
                            run->world != NULL ? &run->world->topology : NULL, run->spec.seed,
                            &costs, &run->spec.exchange);

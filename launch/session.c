@@ -22,6 +22,17 @@ static int list_programs(struct tri_session *s, struct tri_program **p)
     return n;
 }
 
+size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena)
+{
+    const struct tri_program *all[MAX_PROGRAMS] = {s->train, s->eval, s->extra[0], s->extra[1]};
+    size_t most = 0;
+
+    for (int i = 0; i < MAX_PROGRAMS; i++)
+        if (all[i] != NULL && all[i]->arena_bytes[arena] > most)
+            most = all[i]->arena_bytes[arena];
+    return most;
+}
+
 /* The program whose graph names everything that is kept. */
 static const struct tri_program *main_program(const struct tri_session *s,
                                               const struct tri_exec **x)

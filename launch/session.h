@@ -32,6 +32,9 @@ struct tri_session {
 tri_status tri_session_start(struct tri_session *s, const struct tri_world *world) TRI_CHECKED;
 void tri_session_finish(struct tri_session *s);
 
+/* Bytes of an arena that all programs of s share. Local. */
+size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena);
+
 /* Adds host data to what checkpoints keep (at most one a session). name and data are borrowed.
  * Local. */
 void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor);

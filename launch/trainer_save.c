@@ -36,7 +36,7 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
 {
     const struct tri_config *cfg = t->job->cfg;
     const struct tri_progress_state *s = &t->state;
-    struct tri_checkpoint_item item[ITEMS + TRI_LEVEL_ITEMS] = {
+    struct tri_checkpoint_item item[ITEMS + TRI_COST_ITEMS] = {
         integer("updates", s->updates),   integer("samples", s->samples),
         integer("tokens", s->tokens),     integer("threads", t->job->spec.threads),
         integer("has_best", s->has_best), {.key = "best", .real = true, .value = s->best},
@@ -56,9 +56,9 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
                                        .probe_arg = t};
     tri_status st = TRI_OK;
 
-    if (t->job->level_costs.known) {
-        tri_level_costs_save(&t->job->level_costs, item + ITEMS);
-        save.nitem += TRI_LEVEL_ITEMS;
+    if (t->job->costs.source != TRI_COSTS_UNKNOWN) {
+        tri_cost_table_save(&t->job->costs, item + ITEMS);
+        save.nitem += TRI_COST_ITEMS;
     }
     if (t->root && t->metrics != NULL)
         st = tri_metrics_flush(t->metrics);

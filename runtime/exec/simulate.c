@@ -12,22 +12,29 @@ enum {
 static const int64_t product_sizes[] = {768, 1536}; /* rows and columns of measured products */
 static const int64_t MEASURE_NS = 120000000;        /* of each measurement */
 
-/* Inside one node a message is a few cache lines through shared memory (0.6-4 us measured for small
- * sums), and a sum reads and writes every byte about twice. */
-static const double SHARED_LATENCY_S = 2e-6, SHARED_BANDWIDTH_SHARE = 0.5;
-
 static double instr_time(const struct tri_program *p, const struct tri_instr *in,
-                         const struct tri_costs *c, int nranks)
+                         const struct tri_costs *c)
 {
-    double flops, bytes;
+    const struct tri_op *op = &p->graph->op[in->op];
+    const struct tri_sum_cost *sum;
+    double flops, bytes, time;
 
     tri_plan_cost(p, in, &flops, &bytes);
     if (in->kernel != TRI_NONE)
         return fmax(flops / c->flops_per_s, bytes / c->bytes_per_s);
-    if (nranks == 1)
+    sum = &c->level[op->attrs.comm.level];
+    if (sum->bytes_per_s <= 0)
         return 0;
-    return 2 * log2(nranks) * c->latency_s +
-           2 * (nranks - 1.0) / nranks * bytes / c->comm_bytes_per_s;
+    time = sum->latency_s + bytes / sum->bytes_per_s;
+    return op->kind == TRI_OP_REDUCE_SCATTER || op->kind == TRI_OP_ALLGATHER ? time / 2 : time;
+}
+
+struct tri_sum_cost tri_sum_cost_of_link(int ranks, double latency_s, double bytes_per_s)
+{
+    if (ranks == 1)
+        return (struct tri_sum_cost){0};
+    return (struct tri_sum_cost){.latency_s = 2 * log2(ranks) * latency_s,
+                                 .bytes_per_s = bytes_per_s * ranks / (2 * (ranks - 1.0))};
 }
 
 /* Largest completion time that instruction `in` waits for. */
@@ -42,7 +49,7 @@ static double wait_end(const struct tri_instr *in, double *const end[TRI_STREAM_
 }
 
 tri_status tri_program_simulate(const struct tri_program *p, const struct tri_costs *costs,
-                                int nranks, struct tri_simulation *out)
+                                struct tri_simulation *out)
 {
     struct tri_simulation sim = {0};
     double *end[TRI_STREAM_COUNT] = {NULL}; /* by number in the stream; [0]: the step's begin */
@@ -58,7 +65,7 @@ tri_status tri_program_simulate(const struct tri_program *p, const struct tri_co
     for (int i = 0; i < p->ninstr; i++) {
         const struct tri_instr *in = &p->instr[i];
         double ready = end[in->stream][in->seq - 1], waited = fmax(wait_end(in, end) - ready, 0);
-        double time = instr_time(p, in, costs, nranks);
+        double time = instr_time(p, in, costs);
 
         if (in->stream == TRI_STREAM_COMPUTE)
             sim.exposed_comm_s += waited;
@@ -143,19 +150,19 @@ tri_status tri_costs_measure(const struct tri_kernel_ops *const *table, int nthr
                              struct tri_costs *out)
 {
     const size_t count = 3 * (size_t)TRIAD_COUNT;
-    struct tri_costs costs = {.latency_s = SHARED_LATENCY_S};
+    struct tri_costs costs = *out;
     float *data = tri_alloc_aligned(count * sizeof(*data), "measurement");
     tri_status st = TRI_OK;
 
     if (data == NULL)
         return tri_fail(TRI_ERR_NOMEM, "costs: cannot allocate %zu bytes", count * sizeof(*data));
+    costs.flops_per_s = 0;
     for (size_t i = 0; i < count; i++)
         data[i] = 0.5f;
     for (size_t i = 0; st == TRI_OK && i < sizeof(product_sizes) / sizeof(product_sizes[0]); i++)
         st = measure_product(table, nthreads, product_sizes[i], data, &costs.flops_per_s);
     if (st == TRI_OK) {
         costs.bytes_per_s = measure_triad(nthreads, data);
-        costs.comm_bytes_per_s = SHARED_BANDWIDTH_SHARE * costs.bytes_per_s;
         *out = costs;
     }
     tri_free(data);

@@ -6,12 +6,17 @@
 #include "runtime/kernels/kernels.h"
 #include "runtime/plan/program.h"
 
+/* A sum of n bytes over the ranks of a level takes latency_s + n / bytes_per_s; its scattering half
+ * and its gathering half take half of that each. bytes_per_s 0: nothing is sent there. */
+struct tri_sum_cost {
+    double latency_s, bytes_per_s;
+};
+
 /* Cost table of one rank. */
 struct tri_costs {
-    double flops_per_s;      /* of products */
-    double bytes_per_s;      /* of memory, all threads of the rank */
-    double latency_s;        /* of one message between ranks */
-    double comm_bytes_per_s; /* of one rank's link, each direction */
+    double flops_per_s; /* of products */
+    double bytes_per_s; /* of memory, all threads of the rank */
+    struct tri_sum_cost level[TRI_LEVEL_COUNT];
 };
 
 struct tri_simulation {
@@ -21,15 +26,19 @@ struct tri_simulation {
 };
 
 /* A kernel takes the longer of its operations and its bytes (the roofline model: Williams,
- * Waterman, Patterson, CACM 2009). A sum of n bytes over P ranks takes 2 log2(P) latency + 2
- * (P-1)/P n / bandwidth (Rabenseifner's algorithm: Thakur, Rabenseifner, Gropp, IJHPCA 2005).
- * Streams and waits are those of the program. `nranks`: size of the axis that exchanges. Local. */
+ * Waterman, Patterson, CACM 2009). Streams and waits are those of the program, so that collectives
+ * of different streams run side by side. What collectives take from the cores that compute is left
+ * out. Local. */
 tri_status tri_program_simulate(const struct tri_program *p, const struct tri_costs *costs,
-                                int nranks, struct tri_simulation *out) TRI_CHECKED;
+                                struct tri_simulation *out) TRI_CHECKED;
+
+/* A sum over `ranks` whose messages take latency_s and whose links carry bytes_per_s each way: 2
+ * log2(P) latencies and 2 (P-1)/P of the bytes (Rabenseifner's algorithm: Thakur, Rabenseifner,
+ * Gropp, IJHPCA 2005). One rank: no cost. Local. */
+struct tri_sum_cost tri_sum_cost_of_link(int ranks, double latency_s, double bytes_per_s);
 
 /* Measures this machine in about 0.4 s: square products by the table's MATMUL kernel, and a triad.
- * Messages are not measured: latency_s and comm_bytes_per_s are estimates for ranks that share this
- * machine's memory. Local. */
+ * Sums are not measured: the levels stay as they are. Local. */
 tri_status tri_costs_measure(const struct tri_kernel_ops *const *table, int nthreads,
                              struct tri_costs *out) TRI_CHECKED;
 

@@ -1,5 +1,6 @@
 """Gradients in two levels as whole runs: over pretended nodes, against the flat sum."""
 import json
+import os
 
 import numpy as np
 
@@ -86,9 +87,32 @@ def test_trace_shows_phases_of_buckets_side_by_side(t):
 def test_auto_measures_once(t):
     base = odd_model(t)
     run(t, base, 4, "run", nodes=[2, 2], batch=16, hierarchy="auto", steps=3, says=["2 nodes", "measured"])
-    run(t, base, 4, "run", nodes=[2, 2], batch=16, hierarchy="auto", steps=6, says=["by the costs of the checkpoint"])
+    run(t, base, 4, "run", nodes=[2, 2], batch=16, hierarchy="auto", steps=6, says=["by the costs of the run folder"])
+    costs = t.path("run", "costs.yaml")
+    with open(costs) as f:
+        first = f.read()
+    assert "ranks: 4" in first and "nodes: 2" in first, first
     run(t, base, 4, "run", nodes=[3, 1], batch=16, hierarchy="auto", steps=9, says=["measured"])
     assert len(t.metrics("run")) == 9
+    os.remove(costs)
+    run(t, base, 4, "run", nodes=[3, 1], batch=16, hierarchy="auto", steps=10, says=["by the costs of the checkpoint"])
+    assert os.path.exists(costs)
+    with open(costs, "a") as f:
+        f.write("inter: 3\n")
+    config = t.config(run=dict(steps=11), data=dict(path="data.h5", batch=16), **base)
+    t.train(config, ranks=4).expect(2, "costs.yaml")
+
+
+def test_auto_credits_what_runs_side_by_side(t):
+    """A bucket takes 1 ms flat and 1.6 ms in two levels, but there 0.8 ms of each link: with many buckets that is faster."""
+    base = odd_model(t)
+    level = "{}: {{latency_s: {}, bytes_per_s: 1e12}}\n".format
+    for name, half, says in (("fast", 0.8e-3, "summed in two levels"), ("slow", 1.2e-3, "summed flat")):
+        os.makedirs(t.path(name))
+        with open(t.path(name, "costs.yaml"), "w") as f:
+            f.write("layout: {ranks: 4, nodes: 2, slices: 2}\ncompute: {flops_per_s: 1e12, bytes_per_s: 1e12}\n" +
+                    level("all", 1e-3) + level("intra", half) + level("inter", half))
+        run(t, base, 4, name, nodes=[2, 2], batch=16, hierarchy="auto", steps=1, says=[says, "by the costs of the run folder"])
 
 
 def test_nodes_must_hold_all_ranks(t):

@@ -397,4 +397,28 @@ def test_plan(t):
     assert t.run("plan", config, "--ranks", "0").expect(2) and t.run("plan", config, "--ranks", "3").expect(2, "grain")
 
 
+def test_plan_of_nodes_and_checks(t):
+    config = t.config(model={"name": "gpt", "layers": 1, "heads": 2, "width": 32, "context": 16}, run={"steps": 2},
+                      data={"path": t.tokens(vocab=31), "batch": 8, "grain": 2})
+    two = "debug.nodes=[2, 2]", "gradient.hierarchy=two_level"
+    t.run("plan", config, "--ranks", "4").expect(0, "4 ranks on 1 node; a node has", "summed flat")
+    flat = t.run("plan", config, "--ranks", "4", "debug.nodes=[2, 2]", "gradient.hierarchy=flat").expect(0, "flat").out
+    levels = t.run("plan", config, "--ranks", "4", *two).expect(0, "on 2 nodes (2 each", "in two levels").out
+    collectives = [number(out, r"(\d+) collectives") for out in (flat, levels)]
+    assert collectives[1] > 2 * collectives[0], (flat, levels)
+    t.run("plan", config, "--ranks", "3", "data.batch=6", "debug.nodes=[2, 2]").expect(2, "debug.nodes", "there are 3")
+    half = "precision.compute=bf16", "precision.check_every=1"
+    checked = t.run("plan", config, *half).expect(0, "check ", "in 16 bit").out
+    err = t.train(config, *half).expect(0).err
+    equal([number(err, rf"([\d.]+) MiB {what}") for what in ("kept", "of a step", "of exchange")],
+          [number(checked, rf"{what} ([\d.]+) MiB") for what in ("kept", "step", "exchange")])
+
+
+def test_machines_are_named_once(t):
+    config = t.config(model={"name": "mlp", "hidden": []}, data={"path": t.values(range(4), range(4)), "batch": 4},
+                      run={"steps": 1}, debug={"nodes": [2, 1, 1]})
+    r = t.train(config, ranks=4).expect(0, "4 ranks on 3 nodes (2, 1, 1, by debug.nodes); a node has")
+    assert r.err.count("a node has") == 1, r.err
+
+
 run_tests(globals())
