@@ -28,7 +28,7 @@ tri_status tri_cuda_kernel_create(const struct tri_kernel_desc *d, const struct 
 tri_status tri_cuda_prepare_plain(const struct tri_kernel_desc *d, const struct tri_kernel_ops *ops,
                                   struct tri_kernel **out)
 {
-    struct cuda_kernel *k;
+    struct cuda_kernel *k = NULL;
 
     TRI_TRY(tri_cuda_kernel_create(d, ops, 0, &k));
     *out = &k->base;

@@ -112,8 +112,7 @@ static void convolutions(const int64_t *s, enum tri_dtype type)
 }
 
 /* b, t, heads, width */
-static const int64_t texts[][4] = {
-    {1, 17, 2, 16}, {2, 70, 2, 64}, {1, 130, 1, 24}, {8, 1024, 12, 64}, {2, 512, 8, 128}};
+static const int64_t texts[][4] = {{2, 70, 2, 64}, {1, 130, 1, 24}, {8, 1024, 12, 64}};
 
 static void attention(const int64_t *s, enum tri_dtype type, bool causal)
 {
@@ -146,7 +145,7 @@ static void all(const char *json)
         for (int t = 0; t < 4; t++)
             convolutions(images[i], types[t]);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        attention(texts[i], i % 2 ? TRI_BF16 : TRI_F16, i != 1);
+        attention(texts[i], i % 2 ? TRI_F16 : TRI_BF16, i != 1);
 }
 
 Test(cudnn_plans, every_graph_has_an_engine_on_sm_80)
