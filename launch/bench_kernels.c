@@ -280,7 +280,7 @@ static tri_status compile(const struct bench *b, const struct subject *s,
                                     .data = &s->data,
                                     .mesh = tri_mesh_data(1, 0),
                                     .threads = b->threads,
-                                    .kernels = tri_kernels_cpu,
+                                    .device = tri_device_cpu(),
                                     .groups = &groups,
                                     .exchange = {.bucket_bytes = 1 << 20}};
 

@@ -11,7 +11,7 @@ static tri_status finish_program(const struct tri_compile_spec *s, struct tri_gr
     struct tri_program *p;
     tri_status st;
 
-    TRI_TRY(tri_plan_schedule(g, s->kernels, s->threads, s->overlap, &p));
+    TRI_TRY(tri_plan_schedule(g, s->device->kernels, s->device, s->threads, s->overlap, &p));
     TRI_TRY_GOTO(st, tri_plan_memory(p, layout), destroy_program);
     TRI_TRY_GOTO(st, tri_plan_verify(p), destroy_program);
     *out = p;

@@ -8,6 +8,7 @@
 #include "optim/groups.h"
 #include "optim/update_pass.h"
 #include "runtime/core/status.h"
+#include "runtime/device/device.h"
 #include "runtime/exec/comm.h"
 #include "runtime/graph/passes.h"
 #include "runtime/kernels/kernels.h"
@@ -24,10 +25,10 @@ struct tri_compile_spec {
     struct tri_mesh mesh;
     struct tri_grains grains;
     uint64_t seed;
-    bool deterministic;                          /* sums by the fixed tree */
-    bool overlap;                                /* exchange under backward */
-    int threads;                                 /* OpenMP threads of this rank */
-    const struct tri_kernel_ops *const *kernels; /* the device's table */
+    bool deterministic;        /* sums by the fixed tree */
+    bool overlap;              /* exchange under backward */
+    int threads;               /* OpenMP threads of this rank */
+    struct tri_device *device; /* that the step runs on */
     struct tri_exchange_spec exchange;
     struct tri_update_spec update;
     struct tri_precision_spec precision;

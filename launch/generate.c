@@ -22,7 +22,7 @@ struct tri_generator {
 static tri_status compile(struct tri_generator *g, const struct tri_model_dims *dims, int threads)
 {
     struct tri_compile_spec spec = {
-        .dims = dims, .mesh = tri_mesh_data(1, 0), .threads = threads, .kernels = tri_kernels_cpu};
+        .dims = dims, .mesh = tri_mesh_data(1, 0), .threads = threads, .device = tri_device_cpu()};
 
     TRI_TRY(tri_layout_create(&g->session.layout));
     TRI_TRY(tri_compile_generate(&spec, g->prompt, g->session.layout, &g->session.extra[PROMPT]));

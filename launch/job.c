@@ -232,7 +232,7 @@ static void fill_spec(struct tri_job *job)
     job->spec.seed = (uint64_t)cfg->run.seed;
     job->spec.deterministic = cfg->run.deterministic;
     job->spec.overlap = cfg->gradient.overlap;
-    job->spec.kernels = tri_kernels_cpu;
+    job->spec.device = tri_device_cpu();
     if (cfg->device.isa != TRI_ISA_CHOICE_AUTO)
         tri_cpu_isa_limit((enum tri_isa)(cfg->device.isa - TRI_ISA_CHOICE_SCALAR));
     job->groups = tri_group_rules_make(&cfg->optimizer);

@@ -126,7 +126,7 @@ static tri_status fill_spec(struct tri_run *run, const struct tri_run_spec *rs)
     spec->seed = (uint64_t)set->run.seed;
     spec->deterministic = set->run.deterministic;
     spec->overlap = set->gradient.overlap;
-    spec->kernels = tri_kernels_cpu;
+    spec->device = tri_device_cpu();
     run->groups = tri_group_rules_make(&set->optimizer);
     spec->groups = &run->groups;
     spec->exchange = tri_exchange_spec_make(&set->gradient, spec->deterministic);

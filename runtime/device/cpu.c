@@ -79,6 +79,14 @@ static tri_status order_cpu(struct tri_device *d, void *event, void *stream)
     return TRI_OK;
 }
 
+static tri_status event_query_cpu(struct tri_device *d, void *event, bool *happened)
+{
+    (void)d;
+    (void)event;
+    *happened = true;
+    return TRI_OK;
+}
+
 static tri_status event_elapsed_cpu(struct tri_device *d, void *begin, void *end, float *ms)
 {
     (void)d;
@@ -136,6 +144,7 @@ static const struct tri_device_ops cpu_ops = {
     .event_record = order_cpu,
     .event_wait = order_cpu,
     .event_sync = sync_cpu,
+    .event_query = event_query_cpu,
     .event_elapsed = event_elapsed_cpu,
     .capture_begin = capture_begin_cpu,
     .capture_end = capture_end_cpu,

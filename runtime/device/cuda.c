@@ -167,6 +167,18 @@ static tri_status event_sync_cuda(struct tri_device *d, void *event)
     return TRI_OK;
 }
 
+static tri_status event_query_cuda(struct tri_device *d, void *event, bool *happened)
+{
+    cudaError_t e;
+
+    TRI_TRY(select_device(d));
+    e = cudaEventQuery(event);
+    if (e != cudaSuccess && e != cudaErrorNotReady)
+        return tri_cuda_fail("cudaEventQuery", e);
+    *happened = e == cudaSuccess;
+    return TRI_OK;
+}
+
 static tri_status event_elapsed_cuda(struct tri_device *d, void *begin, void *end, float *ms)
 {
     TRI_TRY(select_device(d));
@@ -237,6 +249,7 @@ static const struct tri_device_ops cuda_ops = {
     .event_record = event_record_cuda,
     .event_wait = event_wait_cuda,
     .event_sync = event_sync_cuda,
+    .event_query = event_query_cuda,
     .event_elapsed = event_elapsed_cuda,
     .capture_begin = capture_begin_cuda,
     .capture_end = capture_end_cuda,

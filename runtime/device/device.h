@@ -55,6 +55,7 @@ struct tri_device_ops {
     tri_status (*event_record)(struct tri_device *d, void *event, void *stream);
     tri_status (*event_wait)(struct tri_device *d, void *event, void *stream); /* stream waits */
     tri_status (*event_sync)(struct tri_device *d, void *event); /* the calling thread waits */
+    tri_status (*event_query)(struct tri_device *d, void *event, bool *happened);
     /* Milliseconds between two timed events that have happened. */
     tri_status (*event_elapsed)(struct tri_device *d, void *begin, void *end, float *ms);
 

@@ -72,7 +72,8 @@ extern const struct tri_kernel_ops *const tri_kernels_cpu[TRI_OP_COUNT];
 extern const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT];
 
 /* Prepares the kernel of d from `table`; else, for 16-bit arguments, around the f32 kernel (see
- * widen.h); else from the reference. Local. */
+ * widen.h); else on the CPU from the reference, and on another device TRI_ERR_UNSUPPORTED naming
+ * kind, types and device. Local. */
 tri_status tri_kernel_prepare(const struct tri_kernel_ops *const *table,
                               const struct tri_kernel_desc *d, struct tri_kernel **out) TRI_CHECKED;
 

@@ -55,8 +55,9 @@ tri_status tri_layout_place(struct tri_layout *l, const char *name, size_t bytes
 size_t tri_layout_bytes(const struct tri_layout *l);
 
 struct tri_program {
-    struct tri_graph *graph; /* owned: the step graph */
-    struct tri_instr *instr; /* in one valid global order, all streams mixed */
+    struct tri_graph *graph;   /* owned: the step graph */
+    struct tri_device *device; /* borrowed: what the kernels are prepared for */
+    struct tri_instr *instr;   /* in one valid global order, all streams mixed */
     int ninstr;
     uint32_t stream_count[TRI_STREAM_COUNT]; /* instructions of each stream */
     struct tri_kernel **kernel;
@@ -66,10 +67,11 @@ struct tri_program {
     size_t live_bytes; /* largest sum of live bytes of the step arena: a lower bound */
 };
 
-/* schedule: prepares kernels (shared by signature), assigns streams, orders, and computes waits.
- * Takes the graph (also on failure). */
+/* schedule: prepares kernels from `table` for `device` (borrowed; NULL: the CPU), shared by
+ * signature, assigns streams, orders, and computes waits. Takes the graph (also on failure). */
 tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_ops *const *table,
-                             int nthreads, bool overlap, struct tri_program **out) TRI_CHECKED;
+                             struct tri_device *device, int nthreads, bool overlap,
+                             struct tri_program **out) TRI_CHECKED;
 /* memory: storage classes from alias rules, liveness over the compute stream, offsets (largest
  * first, lowest fit). */
 tri_status tri_plan_memory(struct tri_program *p, struct tri_layout *layout) TRI_CHECKED;

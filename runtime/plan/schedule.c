@@ -296,7 +296,8 @@ static void finish_scheduler(struct scheduler *s)
 }
 
 tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_ops *const *table,
-                             int nthreads, bool overlap, struct tri_program **out)
+                             struct tri_device *device, int nthreads, bool overlap,
+                             struct tri_program **out)
 {
     tri_status st = TRI_OK;
     struct scheduler s = {0};
@@ -308,8 +309,9 @@ tri_status tri_plan_schedule(struct tri_graph *graph, const struct tri_kernel_op
         return tri_fail(TRI_ERR_NOMEM, "schedule: cannot allocate a program");
     }
     p->graph = graph;
+    p->device = device != NULL ? device : tri_device_cpu();
     TRI_TRY_GOTO(st, init_scheduler(&s, p), finish);
-    TRI_TRY_GOTO(st, tri_signatures_init(&kernels, p, table, nthreads), finish);
+    TRI_TRY_GOTO(st, tri_signatures_init(&kernels, p, table, device, nthreads), finish);
     group_values(&s);
     TRI_TRY_GOTO(st, order_ops(&s), finish);
     st = emit(&s, &kernels, overlap);

@@ -22,12 +22,14 @@ static size_t signature_capacity(const struct tri_signatures *s)
 }
 
 tri_status tri_signatures_init(struct tri_signatures *s, struct tri_program *program,
-                               const struct tri_kernel_ops *const *table, int nthreads)
+                               const struct tri_kernel_ops *const *table, struct tri_device *device,
+                               int nthreads)
 {
     const struct tri_graph *g = program->graph;
 
     s->program = program;
     s->table = table;
+    s->device = device;
     s->nthreads = nthreads;
     s->cap = 256;
     for (int o = 0; o < g->nop; o++) {
@@ -163,6 +165,7 @@ static tri_status prepare(struct tri_signatures *s, const struct tri_op *op,
         .in = s->arg,
         .out = s->arg + op->nin,
         .nthreads = tri_op_info(op->kind)->beside_comm ? 1 : s->nthreads,
+        .device = s->device,
     };
     tri_status st = tri_kernel_prepare(s->table, &d, out);
     char text[512];

@@ -8,6 +8,7 @@
 struct tri_signatures {
     struct tri_program *program;
     const struct tri_kernel_ops *const *table;
+    struct tri_device *device;
     int nthreads;
     struct tri_pool pool; /* signature bytes */
     struct tri_signature_slot *slot;
@@ -19,7 +20,8 @@ struct tri_signatures {
 };
 
 tri_status tri_signatures_init(struct tri_signatures *s, struct tri_program *program,
-                               const struct tri_kernel_ops *const *table, int nthreads) TRI_CHECKED;
+                               const struct tri_kernel_ops *const *table, struct tri_device *device,
+                               int nthreads) TRI_CHECKED;
 void tri_signatures_finish(struct tri_signatures *s);
 /* Index in program->kernel of the kernel for op, prepared at its first use. The message of a
  * failure names the op. Local. */

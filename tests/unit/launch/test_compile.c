@@ -25,7 +25,7 @@ static struct tri_compile_spec spec_of(int ranks, int rank, const struct tri_mod
                                  .deterministic = true,
                                  .overlap = true,
                                  .threads = 1,
-                                 .kernels = tri_kernels_cpu,
+                                 .device = tri_device_cpu(),
                                  .exchange = {.bucket_bytes = 1024, .fixed_tree = true},
                                  .groups = &rules};
 

@@ -158,7 +158,7 @@ struct tri_program *net_program_levels(struct net *net, int ngrains, int slices,
     struct tri_program *p = NULL;
 
     *net = net_create_levels(ngrains, slices, local_rank);
-    cr_assert_eq(tri_plan_schedule(net->g, tri_kernels_ref, 1, overlap, &p), TRI_OK, "%s",
+    cr_assert_eq(tri_plan_schedule(net->g, tri_kernels_ref, NULL, 1, overlap, &p), TRI_OK, "%s",
                  tri_error_text());
     if (layout != NULL)
         cr_assert_eq(tri_plan_memory(p, layout), TRI_OK, "%s", tri_error_text());

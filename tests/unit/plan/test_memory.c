@@ -59,7 +59,7 @@ Test(memory, an_input_that_is_needed_later_is_kept)
     late =
         tri_graph_op1(net.g, TRI_OP_ADD, "late", (tri_vid[]){net.relu_in, net.relu_out}, 2, NULL);
     net.g->value[late].role = TRI_ROLE_OUTPUT;
-    cr_assert_eq(tri_plan_schedule(net.g, tri_kernels_ref, 1, true, &p), TRI_OK);
+    cr_assert_eq(tri_plan_schedule(net.g, tri_kernels_ref, NULL, 1, true, &p), TRI_OK);
     cr_assert_eq(tri_plan_memory(p, layout), TRI_OK);
     cr_assert_neq(p->place[net.relu_in].storage, p->place[net.relu_out].storage);
     cr_assert_eq(tri_plan_verify(p), TRI_OK, "%s", tri_error_text());
@@ -100,7 +100,7 @@ static void expect_refusal(struct net *net, const char *text)
 {
     struct tri_program *p;
 
-    cr_assert_eq(tri_plan_schedule(net->g, tri_kernels_ref, 1, true, &p), TRI_OK);
+    cr_assert_eq(tri_plan_schedule(net->g, tri_kernels_ref, NULL, 1, true, &p), TRI_OK);
     cr_assert_eq(tri_plan_memory(p, layout), TRI_ERR_INTERNAL);
     cr_assert_not_null(strstr(tri_error_text(), text), "%s", tri_error_text());
     tri_program_destroy(p);

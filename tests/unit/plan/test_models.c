@@ -45,7 +45,7 @@ static void check_plan(struct tri_model_dims dims, const struct tri_data_shape *
     struct tri_program *p;
 
     GOOD(tri_layout_create(&layout));
-    GOOD(tri_plan_schedule(step, tri_kernels_ref, 1, true, &p));
+    GOOD(tri_plan_schedule(step, tri_kernels_ref, NULL, 1, true, &p));
     GOOD(tri_plan_memory(p, layout));
     GOOD(tri_plan_verify(p));
     cr_assert_leq((double)p->arena_bytes[TRI_ARENA_STEP], 1.1 * (double)p->live_bytes,
@@ -107,7 +107,7 @@ Test(models, thirty_thousand_ops_compile_in_a_second)
     struct tri_program *p;
 
     GOOD(tri_layout_create(&layout));
-    GOOD(tri_plan_schedule(step, tri_kernels_ref, 1, true, &p));
+    GOOD(tri_plan_schedule(step, tri_kernels_ref, NULL, 1, true, &p));
     GOOD(tri_plan_memory(p, layout));
     GOOD(tri_plan_verify(p));
     cr_assert_gt(p->ninstr, 25000);

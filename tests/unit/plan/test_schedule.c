@@ -125,7 +125,7 @@ Test(schedule, a_failing_prepare_names_the_op)
     struct net net = net_create(1);
     struct tri_program *p = NULL;
 
-    cr_assert_eq(tri_plan_schedule(net.g, table, 1, true, &p), TRI_ERR_NOMEM);
+    cr_assert_eq(tri_plan_schedule(net.g, table, NULL, 1, true, &p), TRI_ERR_NOMEM);
     cr_assert_str_eq(tri_error_text(), "op \"relu\" (relu): no memory for 1 inputs");
     cr_assert_null(p);
 }
