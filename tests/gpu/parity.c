@@ -98,6 +98,15 @@ static bool check_kind(const struct tri_device *device, enum tri_op_kind kind)
     return check_cases(kind, ops);
 }
 
+/* Sends the cases to the device. */
+static bool enter(struct tri_device *device)
+{
+    if (setjmp(failed) != 0)
+        return false;
+    kcase_on(device);
+    return true;
+}
+
 static bool wanted(const char *name, int n, char **names)
 {
     for (int i = 0; i < n; i++)
@@ -125,9 +134,8 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     printf("%s, seed %" PRIu64 "\n", device->name, seed);
-    if (setjmp(failed) != 0)
+    if (!enter(device))
         return EXIT_FAILURE;
-    kcase_on(device);
     for (int kind = 0; kind < TRI_OP_COUNT; kind++) {
         kcase_seed(seed);
         if (wanted(tri_op_name((enum tri_op_kind)kind), argc - first, argv + first))

@@ -196,7 +196,7 @@ static __device__ void add_bucket(const struct bucket *b, const struct scatter<T
 
             for (int j = 0; j < N && !fresh; j++)
                 s[j] = to[c + j];
-#pragma unroll 4
+#pragma unroll 8
             for (int i = from; i < end; i++) {
                 const T *p = a.dy + b->sorted[i] * a.width + c;
 
