@@ -26,7 +26,7 @@ destroy_program:
 static tri_status fuse_for(const struct tri_compile_spec *s, struct tri_graph *g)
 {
     TRI_TRY(tri_pass_fuse(g));
-    return s->kernels[TRI_OP_MATMUL_GELU] != NULL ? tri_pass_fuse_products(g) : TRI_OK;
+    return s->device->kernels[TRI_OP_MATMUL_GELU] != NULL ? tri_pass_fuse_products(g) : TRI_OK;
 }
 
 /* Passes over the graph of one grain: everything that knows nothing of ranks and grains. */
