@@ -110,3 +110,24 @@ tri_status tri_mpi_sum_poll(struct tri_mpi_sum *s, struct tri_wait *wait, bool *
     *done = all;
     return TRI_OK;
 }
+
+tri_status tri_mpi_scratch(int size, int slices, int64_t count, enum tri_dtype dtype, size_t *bytes)
+{
+    const size_t elem = tri_dtype_bytes(tri_reduce_dtype(dtype));
+    const bool wide = tri_reduce_dtype(dtype) != dtype;
+    int64_t length = piece_length(count, elem), lanes;
+    struct tri_rounds plan = {0};
+
+    if (slices > 0) {
+        TRI_TRY(tri_rounds_scatter_slices(0, size, slices, count, &plan));
+        length = count;
+        lanes = 1;
+    } else {
+        lanes = count > length ? TRI_LANES : 1;
+        length = count < length ? count : length;
+        TRI_TRY(choose(size, NULL, length, elem)(0, size, length, &plan));
+    }
+    *bytes = (size_t)lanes * ((size_t)plan.scratch * elem + (wide ? (size_t)length * elem : 0));
+    tri_rounds_finish(&plan);
+    return TRI_OK;
+}

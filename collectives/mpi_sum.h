@@ -44,4 +44,10 @@ tri_status tri_mpi_sum_begin(struct tri_mpi_sum *s, struct tri_mpi_lane *lane,
 /* Goes on without waiting; progress starts a new wait. Local. */
 tri_status tri_mpi_sum_poll(struct tri_mpi_sum *s, struct tri_wait *wait, bool *done) TRI_CHECKED;
 
+/* Bytes of scratch that calls need between `size` ranks: slices 0 for the sum of count elements,
+ * else for its scattering half. A sum needs room for its pieces, a scattering half for all slices,
+ * and 16-bit types for a widened copy. TRI_ERR_NOMEM. Local. */
+tri_status tri_mpi_scratch(int size, int slices, int64_t count, enum tri_dtype dtype,
+                           size_t *bytes) TRI_CHECKED;
+
 #endif

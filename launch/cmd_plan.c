@@ -27,7 +27,7 @@ static void print_work(const struct tri_plan_summary *s)
 }
 
 /* All programs of the run lie in the same arenas. */
-static void print_memory(const struct tri_session *s)
+static void print_memory(const struct tri_session *s, size_t messages)
 {
     size_t kept = tri_layout_bytes(s->layout);
     size_t step = tri_session_arena_bytes(s, TRI_ARENA_STEP);
@@ -35,10 +35,11 @@ static void print_memory(const struct tri_session *s)
     double live = (double)s->train->live_bytes;
 
     printf("memory      kept %.1f MiB, step %.1f MiB (%.3f of its live bytes), exchange %.1f MiB, "
-           "peak %.1f MiB\n",
+           "messages %.1f MiB, peak %.1f MiB\n",
            (double)kept / MIB, (double)step / MIB,
            live > 0 ? (double)s->train->arena_bytes[TRI_ARENA_STEP] / live : 1.0,
-           (double)exchange / MIB, (double)(kept + step + exchange) / MIB);
+           (double)exchange / MIB, (double)messages / MIB,
+           (double)(kept + step + exchange + messages) / MIB);
 }
 
 /* What links carry where nobody has measured them. Inside a node a message is a few cache lines
@@ -95,28 +96,25 @@ static tri_status choose_levels(struct tri_job *job, const struct tri_topology *
 }
 
 /* Puts the ranks on the nodes of debug.nodes and prints who sits where. */
-static tri_status arrange(struct tri_job *job)
+static tri_status arrange(struct tri_job *job, struct tri_topology *t)
 {
     const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
     const struct tri_config *cfg = job->cfg;
     struct tri_text text = {0};
-    struct tri_topology t;
     tri_status st = TRI_OK;
 
-    TRI_TRY(tri_topology_alone(&t, job->nranks));
     if (nodes->count > 0)
-        TRI_TRY_GOTO(st, tri_topology_pretend(&t, nodes->v, nodes->count), finish_topology);
-    TRI_TRY_GOTO(st, tri_machine_describe(&t, NULL, &text), finish_topology);
-    TRI_TRY_GOTO(st, find_costs(job, &t), finish_topology);
-    TRI_TRY_GOTO(st, choose_levels(job, &t), finish_topology);
-    tri_compression_choose(&cfg->gradient, &cfg->optimizer, &job->spec.mesh, &t, job->spec.seed,
+        TRI_TRY(tri_topology_pretend(t, nodes->v, nodes->count));
+    TRI_TRY_GOTO(st, tri_machine_describe(t, NULL, &text), finish_text);
+    TRI_TRY_GOTO(st, find_costs(job, t), finish_text);
+    TRI_TRY_GOTO(st, choose_levels(job, t), finish_text);
+    tri_compression_choose(&cfg->gradient, &cfg->optimizer, &job->spec.mesh, t, job->spec.seed,
                            &job->costs, &job->spec.exchange);
     printf("topology    %s\n", text.data != NULL ? text.data : "");
     printf("gradients   summed %s\n", job->spec.exchange.slices > 0 ? "in two levels" : "flat");
 
-finish_topology:
+finish_text:
     tri_text_finish(&text);
-    tri_topology_finish(&t);
     return st;
 }
 
@@ -176,13 +174,15 @@ static void print_check(const struct tri_session *s, int64_t every)
            (long long)every, (long long)half.instrs, (long long)full.instrs);
 }
 
-static tri_status plan(const struct tri_job *job, const char *dot)
+static tri_status plan(const struct tri_job *job, const struct tri_topology *t, const char *dot)
 {
     struct tri_session s = {0};
     struct tri_plan_summary sum;
+    size_t messages;
     tri_status st;
 
     TRI_TRY_GOTO(st, compile_all(job, &s), finish_session);
+    TRI_TRY_GOTO(st, tri_hierarchy_scratch(s.train, t, true, &messages), finish_session);
     tri_plan_summarise(s.train, &sum);
     printf("parameters  %lld\n", (long long)sum.params);
     printf("ranks       %d (shown: rank 0), %d thread%s each\n", job->nranks, job->spec.threads,
@@ -193,7 +193,7 @@ static tri_status plan(const struct tri_job *job, const char *dot)
     printf("program     %lld instructions, %lld collectives of %.1f MiB\n", (long long)sum.instrs,
            (long long)sum.collectives, sum.comm_bytes / MIB);
     print_check(&s, job->cfg->precision.check_every);
-    print_memory(&s);
+    print_memory(&s, messages);
     print_work(&sum);
     st = print_time(job, s.train);
     if (st == TRI_OK && dot != NULL)
@@ -223,15 +223,20 @@ static tri_status run_parsed(const struct tri_arguments *a, const char *ranks, c
     struct tri_job_args args = {
         .config = a->file[0], .overrides = a->pair, .noverrides = a->npairs, .need_train = true};
     struct tri_config *cfg;
+    struct tri_topology t;
     struct tri_job *job;
     tri_status st;
 
     TRI_TRY(parse_ranks(ranks, &args.nranks));
     TRI_TRY(tri_job_load_config(&args, &cfg));
     TRI_TRY(tri_job_create(&args, cfg, NULL, &job));
-    st = arrange(job);
-    if (st == TRI_OK)
-        st = plan(job, dot);
+    TRI_TRY_GOTO(st, tri_topology_alone(&t, job->nranks), destroy_job);
+    TRI_TRY_GOTO(st, arrange(job, &t), finish_topology);
+    st = plan(job, &t, dot);
+
+finish_topology:
+    tri_topology_finish(&t);
+destroy_job:
     tri_job_destroy(job);
     return st;
 }

@@ -76,7 +76,7 @@ destroy_config:
     return st;
 }
 
-static void print_plan(const struct train *t, const struct tri_text *groups)
+static void print_plan(const struct train *t, size_t messages, const struct tri_text *groups)
 {
     const struct tri_program *p = t->session.train;
     const struct tri_job *job = t->job;
@@ -90,17 +90,26 @@ static void print_plan(const struct train *t, const struct tri_text *groups)
              job->spec.threads == 1 ? "" : "s", (long long)job->cfg->data.batch,
              (long long)job->spec.grains.total, (long long)job->spec.grains.grain,
              (long long)job->total_steps, (long long)job->steps_per_epoch);
-    tri_info(
-        "%lld parameters; memory per rank: %.1f MiB kept, %.1f MiB of a step, %.1f MiB of exchange",
-        (long long)sum.params, (double)tri_layout_bytes(t->session.layout) / mib,
-        (double)tri_session_arena_bytes(&t->session, TRI_ARENA_STEP) / mib,
-        (double)tri_session_arena_bytes(&t->session, TRI_ARENA_EXCHANGE) / mib);
+    tri_info("%lld parameters; memory per rank: %.1f MiB kept, %.1f MiB of a step, %.1f MiB of "
+             "exchange, %.1f MiB of messages",
+             (long long)sum.params, (double)tri_layout_bytes(t->session.layout) / mib,
+             (double)tri_session_arena_bytes(&t->session, TRI_ARENA_STEP) / mib,
+             (double)tri_session_arena_bytes(&t->session, TRI_ARENA_EXCHANGE) / mib,
+             (double)messages / mib);
     for (const char *line = groups->data; line != NULL && *line != '\0';) {
         const char *end = strchr(line, '\n');
 
         tri_info("%.*s", (int)(end - line), line);
         line = end + 1;
     }
+}
+
+/* Ranks of a node exchange through shared memory. */
+static bool shares_memory(const struct tri_world *w)
+{
+    const struct tri_comm *c = w->intra != NULL ? w->intra : w->exchange;
+
+    return strcmp(c->ops->name, "mpi") != 0;
 }
 
 /* Compiles on every rank, compares the programs, makes the memory. Collective. */
@@ -110,6 +119,7 @@ static tri_status compile(struct train *t)
     struct tri_session *s = &t->session;
     struct tri_checkpoint_tensor merges;
     struct tri_text groups = {0};
+    size_t messages = 0;
     tri_status st;
 
     omp_set_num_threads(t->job->spec.threads);
@@ -120,10 +130,13 @@ static tri_status compile(struct train *t)
         st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
     if (st == TRI_OK && tri_job_checks_precision(t->job))
         st = tri_check_compile(s, &t->job->spec);
+    if (st == TRI_OK)
+        st = tri_hierarchy_scratch(s->train, &t->env.world->topology, shares_memory(t->env.world),
+                                   &messages);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
     TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, t->env.world->inter), finish_groups);
     if (t->env.rank == 0)
-        print_plan(t, &groups);
+        print_plan(t, messages, &groups);
     TRI_TRY_GOTO(st, tri_session_start(s, t->env.world), finish_groups);
     if (t->job->tokenizer != NULL && tri_tokenizer_tensor(t->job->tokenizer, t->env.rank, &merges))
         tri_session_keep(s, merges);

@@ -2,6 +2,7 @@
  */
 #include "launch/hierarchy.h"
 
+#include "collectives/mpi_sum.h"
 #include "runtime/core/log.h"
 
 void tri_hierarchy_predict(const struct tri_cost_table *c, int64_t bytes, double *flat, double *two)
@@ -97,6 +98,31 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm,
     }
     spec->slices = t->slices;
     spec->local_rank = t->local_rank;
+    return TRI_OK;
+}
+
+tri_status tri_hierarchy_scratch(const struct tri_program *p, const struct tri_topology *t,
+                                 bool shared, size_t *bytes)
+{
+    const int size[TRI_LEVEL_COUNT] = {t->size, t->local_size, t->nodes};
+    const bool mpi[TRI_LEVEL_COUNT] = {t->nodes > 1 || !shared, !shared, true};
+    size_t most[TRI_LEVEL_COUNT] = {0}, need;
+
+    for (int i = 0; i < p->ninstr; i++) {
+        const struct tri_op *op = &p->graph->op[p->instr[i].op];
+        const struct tri_attr_comm *a = &op->attrs.comm;
+        bool half = op->kind == TRI_OP_REDUCE_SCATTER;
+        const struct tri_value *v;
+
+        if ((op->kind != TRI_OP_ALLREDUCE && !half) || !mpi[a->level] || size[a->level] < 2)
+            continue;
+        v = &p->graph->value[op->in[0]];
+        TRI_TRY(tri_mpi_scratch(size[a->level], half ? a->slices : 0,
+                                a->count > 0 ? a->count : tri_shape_count(&v->shape), v->dtype,
+                                &need));
+        most[a->level] = need > most[a->level] ? need : most[a->level];
+    }
+    *bytes = most[TRI_LEVEL_ALL] + most[TRI_LEVEL_INTRA] + most[TRI_LEVEL_INTER];
     return TRI_OK;
 }
 

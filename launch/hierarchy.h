@@ -37,6 +37,11 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm,
                                 const struct tri_hierarchy_args *args,
                                 struct tri_exchange_spec *spec) TRI_CHECKED;
 
+/* Bytes that the communicators over MPI allocate beside the arenas while p runs, as launched on t;
+ * shared: ranks of a node exchange through shared memory. TRI_ERR_NOMEM. Local. */
+tri_status tri_hierarchy_scratch(const struct tri_program *p, const struct tri_topology *t,
+                                 bool shared, size_t *bytes) TRI_CHECKED;
+
 /* Fills spec->compress from the options, for the levels that spec has; t NULL: all ranks on one
  * node. The link of the estimate is the one in costs where they are known. Local. */
 void tri_compression_choose(const struct tri_gradient_options *gradient,

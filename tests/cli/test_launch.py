@@ -391,8 +391,8 @@ def test_plan(t):
         assert f.read().startswith("digraph")
     # What the run prints before it allocates is the same.
     r = t.train(config, ranks=2).expect(0, f"{params} parameters")
-    used = [number(r.err, rf"([\d.]+) MiB {what}") for what in ("kept", "of a step", "of exchange")]
-    said = [number(out, rf"{what} ([\d.]+) MiB") for what in ("kept", "step", "exchange")]
+    used = [number(r.err, rf"([\d.]+) MiB {what}") for what in ("kept", "of a step", "of exchange", "of messages")]
+    said = [number(out, rf"{what} ([\d.]+) MiB") for what in ("kept", "step", "exchange", "messages")]
     equal(used, said)
     assert t.run("plan", config, "--ranks", "0").expect(2) and t.run("plan", config, "--ranks", "3").expect(2, "grain")
 
