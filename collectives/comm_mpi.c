@@ -12,6 +12,7 @@
 #include "runtime/core/memory.h"
 
 #include <mpi.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct comm_mpi {
@@ -23,7 +24,12 @@ struct comm_mpi {
     struct tri_mpi_lane lane[TRI_LANES];
     struct tri_plan_cache plans;
     bool broken;
+    struct comm_mpi *next; /* in the list of abandoned ones */
 };
+
+/* Messages that never completed still name the buffers of a communicator that failed: it stays,
+ * with its MPI side, until the process ends. */
+static struct comm_mpi *_Atomic abandoned;
 
 static struct comm_mpi *self_of(struct tri_comm *c)
 {
@@ -199,13 +205,17 @@ static void destroy_mpi(struct tri_comm *c)
 
     if (m == NULL)
         return;
+    if (m->broken) {
+        m->next = atomic_load(&abandoned);
+        while (!atomic_compare_exchange_weak(&abandoned, &m->next, m))
+            ;
+        return;
+    }
     tri_plan_cache_finish(&m->plans);
-    /* Messages that never completed still name their buffers: a broken communicator keeps them, and
-     * its MPI side. */
-    if (!m->broken && m->port.comm != MPI_COMM_NULL)
+    if (m->port.comm != MPI_COMM_NULL)
         (void)MPI_Comm_free(&m->port.comm);
     for (int k = 0; k < TRI_LANES; k++)
-        tri_mpi_lane_finish(&m->lane[k], m->broken);
+        tri_mpi_lane_finish(&m->lane[k]);
     tri_free(m->host);
     tri_free(m->name);
     tri_free(m);

@@ -9,6 +9,7 @@
 #include "runtime/core/host.h"
 #include "runtime/core/memory.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -29,7 +30,12 @@ struct comm_shm {
     void **to;
     uint64_t sent;
     bool broken;
+    struct comm_shm *next; /* in the list of abandoned ones */
 };
+
+/* Peers may still read and write the windows of a communicator that failed, and MPI frees a window
+ * only with all of them: such communicators stay until the process ends. */
+static struct comm_shm *_Atomic abandoned;
 
 static struct comm_shm *self_of(struct tri_comm *c)
 {
@@ -370,17 +376,21 @@ static void destroy_shm(struct tri_comm *c)
 
     if (s == NULL)
         return;
-    if (!s->broken) {
-        for (struct tri_shm_window *w = s->windows, *next; w != NULL; w = next) {
-            next = w->next;
-            tri_shm_window_destroy(w);
-        }
-        tri_shm_window_destroy(s->staging.window);
-        tri_shm_window_destroy(s->flags);
-        if (s->comm != MPI_COMM_NULL)
-            (void)MPI_Comm_free(&s->comm);
-        tri_comm_destroy(s->setup);
+    if (s->broken) {
+        s->next = atomic_load(&abandoned);
+        while (!atomic_compare_exchange_weak(&abandoned, &s->next, s))
+            ;
+        return;
     }
+    for (struct tri_shm_window *w = s->windows, *next; w != NULL; w = next) {
+        next = w->next;
+        tri_shm_window_destroy(w);
+    }
+    tri_shm_window_destroy(s->staging.window);
+    tri_shm_window_destroy(s->flags);
+    if (s->comm != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&s->comm);
+    tri_comm_destroy(s->setup);
     tri_shm_barrier_finish(&s->barrier);
     tri_free(s->from);
     tri_free(s->to);

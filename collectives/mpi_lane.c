@@ -179,12 +179,10 @@ void tri_mpi_lane_init(struct tri_mpi_lane *l, struct tri_mpi_port *port, int ta
         .link = {.send = send_mpi, .recv = recv_mpi, .test = test_mpi}, .port = port, .tag = tag};
 }
 
-void tri_mpi_lane_finish(struct tri_mpi_lane *l, bool keep_buffers)
+void tri_mpi_lane_finish(struct tri_mpi_lane *l)
 {
-    if (!keep_buffers) {
-        tri_free(l->scratch);
-        tri_free(l->wide);
-    }
+    tri_free(l->scratch);
+    tri_free(l->wide);
     tri_free(l->request);
     tri_free(l->request_peer);
     tri_free(l->finished);

@@ -48,9 +48,8 @@ tri_status tri_mpi_port_fail(const struct tri_mpi_port *p, int code, const char 
 
 /* Borrows port. Local. */
 void tri_mpi_lane_init(struct tri_mpi_lane *l, struct tri_mpi_port *port, int tag);
-/* keep_buffers: messages that never completed still name scratch and operand, so these stay. Local.
- */
-void tri_mpi_lane_finish(struct tri_mpi_lane *l, bool keep_buffers);
+/* After its last message is complete. Local. */
+void tri_mpi_lane_finish(struct tri_mpi_lane *l);
 
 /* Starts `plan` over `data`, of elements of `elem` bytes; reduce as in tri_run. Borrows both until
  * the plan is complete. TRI_ERR_NOMEM. Local. */
