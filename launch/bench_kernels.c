@@ -1,11 +1,12 @@
 /* trireme bench kernels: every kernel that steps of GPT-2 124M, ResNet-50 and an mlp run, once for
- * each kind of work, over memory of its own.
+ * each kind of work, over memory of its own, on the CPU or on a device.
  *
  * The programs are compiled as for training (GPT-2 with dropout, ResNet-50 with momentum), for
  * evaluation and for generation, which says which shapes and fusions really occur. A line's share
  * of the limit is that of the roofline model: the longer of its operations over a square product
  * and its bytes over a triad, as part of the time measured. */
 #include "launch/bench.h"
+#include "launch/bench_device.h"
 
 #include "launch/compile.h"
 #include "launch/config.h"
@@ -24,6 +25,8 @@ static const int64_t MEASURE_NS = 60000000; /* of each kernel, warm-up not count
 struct bench {
     const char *op; /* NULL: all */
     int threads;
+    struct tri_device *device;
+    void *stream; /* of the device */
     struct tri_bench_limits limits;
     struct tri_text json;
     int lines;
@@ -37,15 +40,22 @@ struct subject {
     bool generates;
 };
 
+/* What a processor steps through in f32, and what keeps a device busy in bf16. */
+#define GPT(batch, tail)                                                                           \
+    "{model: {name: gpt, preset: 124M, dropout: 0.1}, optimizer: {name: adamw}, "                  \
+    "data: {path: none, batch: " batch "}, run: {steps: 1}" tail "}"
+#define RESNET(batch, tail)                                                                        \
+    "{model: {name: resnet, preset: resnet50}, optimizer: {name: sgd, momentum: 0.9}, "            \
+    "data: {path: none, batch: " batch "}, run: {steps: 1}" tail "}"
+#define BF16 ", precision: {compute: bf16}"
+
 static const struct subject subjects[] = {
     {.name = "gpt2-124m",
-     .yaml = "{model: {name: gpt, preset: 124M, dropout: 0.1}, optimizer: {name: adamw}, "
-             "data: {path: none, batch: 2}, run: {steps: 1}}",
+     .yaml = GPT("2", ""),
      .data = {.task = TRI_TASK_LANGUAGE, .grain = 2, .sequence = 256, .vocab = 50257},
      .generates = true},
     {.name = "resnet-50",
-     .yaml = "{model: {name: resnet, preset: resnet50}, optimizer: {name: sgd, momentum: 0.9}, "
-             "data: {path: none, batch: 8}, run: {steps: 1}}",
+     .yaml = RESNET("8", ""),
      .data = {.task = TRI_TASK_CLASSES,
               .grain = 8,
               .classes = 1000,
@@ -58,6 +68,23 @@ static const struct subject subjects[] = {
               .classes = 1000,
               .x = {.ndim = 3, .dim = {28, 28, 1}}}}};
 
+static const struct subject device_subjects[] = {
+    {.name = "gpt2-124m",
+     .yaml = GPT("32", BF16),
+     .data = {.task = TRI_TASK_LANGUAGE, .grain = 32, .sequence = 1024, .vocab = 50257},
+     .generates = true},
+    {.name = "resnet-50",
+     .yaml = RESNET("256", BF16),
+     .data = {.task = TRI_TASK_CLASSES,
+              .grain = 256,
+              .classes = 1000,
+              .x = {.ndim = 3, .dim = {224, 224, 3}}}}};
+
+static float near_one(int64_t i)
+{
+    return 0.5f + (float)(i % INDEX_MODULUS) / INDEX_MODULUS;
+}
+
 /* Floats near one, 64-bit counters zero, and small positive integers: ids, classes. A single
  * integer is `single`. */
 static void fill(void *buf, const struct tri_value *v, int64_t single)
@@ -67,7 +94,11 @@ static void fill(void *buf, const struct tri_value *v, int64_t single)
     memset(buf, v->dtype == TRI_U8 ? 1 : 0, tri_value_bytes(v));
     if (v->dtype == TRI_F32)
         for (int64_t i = 0; i < n; i++)
-            ((float *)buf)[i] = 0.5f + (float)(i % INDEX_MODULUS) / INDEX_MODULUS;
+            ((float *)buf)[i] = near_one(i);
+    if (tri_dtype_is_half(v->dtype))
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)buf)[i] = v->dtype == TRI_BF16 ? tri_bf16_from_f32(near_one(i))
+                                                        : tri_f16_from_f32(near_one(i));
     if (v->dtype == TRI_F64)
         for (int64_t i = 0; i < n; i++)
             ((double *)buf)[i] = 1;
@@ -85,9 +116,30 @@ static int64_t single_integer(const struct subject *s, const struct tri_graph *g
                                                : s->data.grain;
 }
 
+/* Memory of the device with the contents of a value. */
+static tri_status make_value(struct tri_device *d, const struct tri_value *v, int64_t single,
+                             void **out)
+{
+    size_t bytes = tri_value_bytes(v);
+    void *contents = tri_alloc_aligned(bytes, "benchmark");
+    tri_status st;
+
+    if (contents == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate %zu bytes", bytes);
+    fill(contents, v, single);
+    st = d->ops->alloc(d, bytes, out);
+    if (st == TRI_OK)
+        st = d->ops->copy(d, *out, contents, bytes, NULL);
+    if (st == TRI_OK)
+        st = d->ops->stream_sync(d, NULL);
+    tri_free(contents);
+    return st;
+}
+
 /* Memory of each argument; an output that must lie in an input's memory shares it. */
-static tri_status make_args(const struct subject *s, const struct tri_graph *g,
-                            const struct tri_op *op, void *memory[MAX_ARGS], void *arg[MAX_ARGS])
+static tri_status make_args(struct tri_device *d, const struct subject *s,
+                            const struct tri_graph *g, const struct tri_op *op,
+                            void *memory[MAX_ARGS], void *arg[MAX_ARGS])
 {
     for (int k = 0; k < op->nin + op->nout; k++) {
         tri_vid v = k < op->nin ? op->in[k] : op->out[k - op->nin];
@@ -100,16 +152,13 @@ static tri_status make_args(const struct subject *s, const struct tri_graph *g,
             arg[k] = arg[input];
             continue;
         }
-        memory[k] = arg[k] = tri_alloc_aligned(tri_value_bytes(&g->value[v]), "benchmark");
-        if (arg[k] == NULL)
-            return tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate the arguments of '%s'",
-                            tri_op_name(op->kind));
-        fill(arg[k], &g->value[v], single_integer(s, g, op));
+        TRI_TRY(make_value(d, &g->value[v], single_integer(s, g, op), &memory[k]));
+        arg[k] = memory[k];
     }
     return TRI_OK;
 }
 
-static tri_status time_kernel(const struct tri_kernel *k, const struct tri_kernel_args *args,
+static tri_status time_on_cpu(const struct tri_kernel *k, const struct tri_kernel_args *args,
                               double *best_s, double *median_s)
 {
     double times[MAX_RUNS];
@@ -187,27 +236,26 @@ static tri_status measure_instr(struct bench *b, const struct subject *s,
 {
     const struct tri_op *op = &p->graph->op[in->op];
     const struct tri_kernel *k = p->kernel[in->kernel];
+    struct tri_device *d = b->device;
     void *memory[MAX_ARGS] = {NULL}, *arg[MAX_ARGS] = {NULL}, *scratch = NULL;
+    struct tri_kernel_args args = {.in = arg, .out = arg + op->nin, .stream = b->stream};
     double best, median;
     tri_status st;
 
     if (op->nin + op->nout > MAX_ARGS)
         return TRI_OK; /* bookkeeping over lists of values: microseconds */
-    TRI_TRY_GOTO(st, make_args(s, p->graph, op, memory, arg), free_all);
-    scratch = tri_alloc_aligned(k->scratch_bytes + TRI_ALIGN_BYTES, "scratch");
-    if (scratch == NULL)
-        st = tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate %zu bytes", k->scratch_bytes);
-    if (st == TRI_OK)
-        st = time_kernel(
-            k, &(struct tri_kernel_args){.in = arg, .out = arg + op->nin, .scratch = scratch},
-            &best, &median);
+    TRI_TRY_GOTO(st, make_args(d, s, p->graph, op, memory, arg), free_all);
+    TRI_TRY_GOTO(st, d->ops->alloc(d, k->scratch_bytes + TRI_ALIGN_BYTES, &scratch), free_all);
+    args.scratch = scratch;
+    st = d->host ? time_on_cpu(k, &args, &best, &median)
+                 : tri_bench_device_time(d, k, &args, &best, &median);
     if (st == TRI_OK)
         print_line(b, s, p, in, best, median);
 
 free_all:
     for (int i = 0; i < MAX_ARGS; i++)
-        tri_free(memory[i]);
-    tri_free(scratch);
+        d->ops->free(d, memory[i]);
+    d->ops->free(d, scratch);
     return st;
 }
 
@@ -262,7 +310,7 @@ static tri_status measure_program(struct bench *b, const struct subject *s,
         if (in->kernel == TRI_NONE || (others && before[kind]) || repeats(p, i))
             continue;
         b->seen[kind] = true;
-        if (tri_kernels_cpu[kind] != NULL &&
+        if (b->device->kernels[kind] != NULL &&
             (b->op == NULL || strcmp(b->op, tri_op_name(kind)) == 0))
             st = measure_instr(b, s, p, in);
     }
@@ -280,13 +328,14 @@ static tri_status compile(const struct bench *b, const struct subject *s,
                                     .data = &s->data,
                                     .mesh = tri_mesh_data(1, 0),
                                     .threads = b->threads,
-                                    .device = tri_device_cpu(),
+                                    .device = b->device,
                                     .groups = &groups,
                                     .exchange = {.bucket_bytes = 1 << 20}};
 
     TRI_TRY(tri_model_resolve(&cfg->model, &s->data, &dims));
     TRI_TRY(tri_grains_make(&spec.mesh, s->data.grain, s->data.grain, false, &spec.grains));
     spec.update = tri_update_spec_make(&cfg->optimizer, &cfg->schedule, 1, 1);
+    spec.precision = tri_precision_spec_make(&cfg->precision, spec.grains.total);
     TRI_TRY(tri_compile_train(&spec, layout, NULL, &program[0]));
     TRI_TRY(tri_compile_eval(&spec, layout, &program[1]));
     return s->generates ? tri_compile_generate(&spec, 1, layout, &program[2]) : TRI_OK;
@@ -321,7 +370,7 @@ static void print_rest(const struct bench *b)
     const char *gap = "in the table, but not in these models: ";
 
     for (int k = 0; k < TRI_OP_COUNT; k++)
-        if (tri_kernels_cpu[k] != NULL && !b->seen[k]) {
+        if (b->device->kernels[k] != NULL && !b->seen[k]) {
             printf("%s%s", gap, tri_op_name((enum tri_op_kind)k));
             gap = ", ";
         }
@@ -329,22 +378,39 @@ static void print_rest(const struct bench *b)
         printf("\n");
 }
 
-static tri_status run_all(struct bench *b, const char *json)
+static tri_status measure_limits(struct bench *b)
 {
-    tri_status st = TRI_OK;
-
-    omp_set_num_threads(b->threads);
+    if (!b->device->host) {
+        TRI_TRY(tri_bench_device_limits(b->device, b->stream, &b->limits));
+        printf("limits of %s: %.1f TFLOP/s square product of bf16, %.1f GB/s copy\n",
+               b->device->name, b->limits.flops_per_s * 1e-12, b->limits.bytes_per_s * 1e-9);
+        return TRI_OK;
+    }
     TRI_TRY(tri_bench_limits(NULL, b->threads, &b->limits));
     printf("limits with %d thread%s: %.1f GFLOP/s square product, %.1f GB/s triad\n", b->threads,
            b->threads == 1 ? "" : "s", b->limits.flops_per_s * 1e-9, b->limits.bytes_per_s * 1e-9);
+    return TRI_OK;
+}
+
+static tri_status run_all(struct bench *b, const char *json)
+{
+    const struct subject *s = b->device->host ? subjects : device_subjects;
+    size_t n = b->device->host ? sizeof(subjects) / sizeof(subjects[0])
+                               : sizeof(device_subjects) / sizeof(device_subjects[0]);
+    tri_status st = TRI_OK;
+
+    omp_set_num_threads(b->threads);
+    TRI_TRY(measure_limits(b));
     printf("%-10s %-19s %-22s %-30s %10s %8s %7s %6s\n", "model", "op", "kernel", "shapes",
            "time us", "GFLOP/s", "GB/s", "limit%");
     tri_bench_begin(&b->json, "kernels", NULL, b->threads);
-    tri_text_printf(&b->json,
-                    ",\n \"product_flops_per_s\": %.4g, \"triad_bytes_per_s\": %.4g, \"lines\": [",
-                    b->limits.flops_per_s, b->limits.bytes_per_s);
-    for (size_t i = 0; st == TRI_OK && i < sizeof(subjects) / sizeof(subjects[0]); i++)
-        st = measure_subject(b, &subjects[i]);
+    tri_text_printf(&b->json, ",\n \"device\": ");
+    tri_text_json_string(&b->json, b->device->name);
+    tri_text_printf(
+        &b->json, ", \"product_flops_per_s\": %.4g, \"%s_bytes_per_s\": %.4g, \"lines\": [",
+        b->limits.flops_per_s, b->device->host ? "triad" : "copy", b->limits.bytes_per_s);
+    for (size_t i = 0; st == TRI_OK && i < n; i++)
+        st = measure_subject(b, &s[i]);
     TRI_TRY(st);
     if (b->op == NULL)
         print_rest(b);
@@ -352,6 +418,24 @@ static tri_status run_all(struct bench *b, const char *json)
         return tri_fail(TRI_ERR_USAGE, "--op: these models run no kernel '%s'", b->op);
     tri_text_printf(&b->json, "]}\n");
     return tri_bench_write(NULL, json, &b->json);
+}
+
+/* Runs on the device named `kind` ("cpu", "cuda"; NULL: the CPU). */
+static tri_status run_on(struct bench *b, const char *kind, const char *json)
+{
+    tri_status st = TRI_OK;
+
+    b->device = tri_device_cpu();
+    if (kind != NULL && strcmp(kind, "cuda") == 0)
+        TRI_TRY(tri_device_cuda_open(0, &b->device));
+    else if (kind != NULL && strcmp(kind, "cpu") != 0)
+        return tri_fail(TRI_ERR_USAGE, "--device: '%s' is neither cpu nor cuda", kind);
+    st = b->device->ops->stream_create(b->device, false, &b->stream);
+    if (st == TRI_OK)
+        st = run_all(b, json);
+    b->device->ops->stream_destroy(b->device, b->stream);
+    tri_device_destroy(b->device);
+    return st;
 }
 
 static tri_status choose_threads(const char *text, int *out)
@@ -374,10 +458,11 @@ static tri_status choose_threads(const char *text, int *out)
 static int run_kernels(const struct tri_command *self, int argc, char **argv)
 {
     struct bench b = {0};
-    const char *threads = NULL, *json = NULL;
-    const struct tri_flag flags[] = {{"op", &b.op}, {"threads", &threads}, {"json", &json}};
+    const char *threads = NULL, *json = NULL, *device = NULL;
+    const struct tri_flag flags[] = {
+        {"op", &b.op}, {"threads", &threads}, {"json", &json}, {"device", &device}};
     struct tri_arguments a;
-    tri_status st = tri_arguments_parse(argc, argv, flags, 3, 0, &a);
+    tri_status st = tri_arguments_parse(argc, argv, flags, 4, 0, &a);
 
     if (st == TRI_OK && a.help) {
         printf("%s", self->help);
@@ -389,7 +474,7 @@ static int run_kernels(const struct tri_command *self, int argc, char **argv)
     if (st == TRI_OK)
         st = choose_threads(threads, &b.threads);
     if (st == TRI_OK)
-        st = run_all(&b, json);
+        st = run_on(&b, device, json);
     tri_text_finish(&b.json);
     tri_free(a.pair);
     return tri_command_refuse(st);
@@ -398,12 +483,15 @@ static int run_kernels(const struct tri_command *self, int argc, char **argv)
 const struct tri_command tri_bench_kernels = {
     .name = "kernels",
     .help =
-        "usage: trireme bench kernels [--op NAME] [--threads N] [--json FILE]\n\n"
+        "usage: trireme bench kernels [--op NAME] [--threads N] [--device cpu|cuda] [--json "
+        "FILE]\n\n"
         "Times every kernel of the CPU table over the shapes that GPT-2 124M (2 sequences of "
         "256), ResNet-50 (8 images of\n"
         "224 x 224) and an mlp need, each once a signature: best time, GFLOP/s, GB/s of inputs and "
         "outputs, and the share of the\n"
         "limit (square product or triad of the same run, whichever allows less; above 100 % "
-        "where the caches hold the data).\n--op: one kind, as `matmul`.\n",
+        "where the caches hold the data).\n--op: one kind, as `matmul`. --device cuda: the CUDA "
+        "table on the first device, in bf16, with 32 sequences of 1024 and\n256 images; the limit "
+        "is then a square product of bf16 or a copy there.\n",
     .run = run_kernels,
 };

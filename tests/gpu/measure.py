@@ -211,7 +211,7 @@ def measure_kernels():
     kernels = json.loads(found.read_text())
     copy = kernels["copy_bytes_per_s"]
     row("copy on the device", f"{copy / 1e12:.2f} TB/s, read and written")
-    for k in kernels["kernels"]:
+    for k in kernels["lines"]:
         rate = k["bytes"] / k["best_us"] * 1e6
         if k["bytes"] > 256e6 and k["flops"] / k["bytes"] < 20:
             row(f"  {k['op']} {k['shapes']}", f"{rate / 1e12:.2f} TB/s, {100 * rate / copy:.0f} % of copy", "85 %",
