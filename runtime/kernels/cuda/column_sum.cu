@@ -56,7 +56,10 @@ static __global__ void __launch_bounds__(LANES *DEPTH)
     int64_t first = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
     float s[N] = {}, v[N];
 
-    for (int64_t r = first + threadIdx.y; r < end && c < cols; r += DEPTH) {
+    if (c >= cols)
+        first = end;
+#pragma unroll 4
+    for (int64_t r = first + threadIdx.y; r < end; r += DEPTH) {
         if (N == 1)
             v[0] = tri_widen(dy[r * cols + c]);
         else

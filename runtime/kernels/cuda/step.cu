@@ -177,14 +177,23 @@ struct sums {
     int n;
 };
 
-/* *total = (fresh: 0, else *total) + the sums in order. */
-static __global__ void add_sums(struct sums s, bool fresh, double *total)
+/* *total = (fresh: 0, else *total) + the sums in order. One block: all loads at once, then one
+ * thread adds. */
+static __global__ void __launch_bounds__(SUMS) add_sums(struct sums s, bool fresh, double *total)
 {
-    double t = fresh ? 0.0 : *total;
+    __shared__ double value[SUMS];
+    int t = (int)threadIdx.x;
 
-    for (int i = 0; i < s.n; i++)
-        t += *s.value[i];
-    *total = t;
+    if (t < s.n)
+        value[t] = *s.value[t];
+    __syncthreads();
+    if (t == 0) {
+        double sum = fresh ? 0.0 : *total;
+
+        for (int i = 0; i < s.n; i++)
+            sum += value[i];
+        *total = sum;
+    }
 }
 
 static __global__ void control(struct tri_control c, const double *stats, const int64_t *counters,
@@ -217,7 +226,7 @@ static tri_status run_control(const struct tri_kernel *kernel, const struct tri_
 
         while (at < end && s.n < SUMS)
             s.value[s.n++] = (const double *)args->in[at++];
-        TRI_TRY(tri_launch(add_sums, 1, 1, 0, args->stream, s, fresh, total));
+        TRI_TRY(tri_launch(add_sums, 1, SUMS, 0, args->stream, s, fresh, total));
     } while (at < end);
     return tri_launch(control, 1, 1, 0, args->stream, k->attrs.control, (const double *)args->in[0],
                       (const int64_t *)args->in[1],
