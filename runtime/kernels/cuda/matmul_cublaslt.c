@@ -9,10 +9,12 @@
  * the last place of the bias.
  *
  * GELU and its gradient are epilogues where the library has an algorithm for them; else the product
- * is stored (rounded once more) and elementwise.cu's kernel follows. */
+ * is stored (rounded once more) and elementwise.cu's kernel follows. A product that it has no
+ * algorithm for at all is done by product.cu. */
 #include "runtime/device/cuda_device.h"
 #include "runtime/kernels/cuda/convert.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
+#include "runtime/kernels/cuda/product.h"
 
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
 
@@ -29,6 +31,8 @@ struct matmul_kernel {
     size_t workspace_bytes, bias_bytes; /* in scratch: the rounded bias, then the workspace */
     int64_t m, n;
     enum tri_dtype out;
+    bool plain; /* the library has no algorithm: done as `product` */
+    struct tri_cuda_product product;
     bool bias, acc;
     bool saved;               /* FORM_GELU: x is an output */
     bool bias_after;          /* no algorithm adds the bias: a kernel of ours does */
@@ -193,10 +197,18 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
         k->bias_after = true;
         st = choose(k, d, p);
     }
-    if (st == TRI_ERR_UNSUPPORTED)
-        return tri_fail(st, "cuBLASLt: no algorithm for %lld x %lld x %lld in %s", (long long)p->m,
-                        (long long)p->n, (long long)p->depth, tri_dtype_name(d->in[0].dtype));
-    return st;
+    if (st != TRI_ERR_UNSUPPORTED)
+        return st;
+    k->plain = true;
+    k->bias_after = false;
+    k->product = (struct tri_cuda_product){.m = p->m,
+                                           .n = p->n,
+                                           .depth = p->depth,
+                                           .ta = p->ta,
+                                           .tb = p->tb,
+                                           .in = d->in[0].dtype,
+                                           .out = k->out};
+    return TRI_OK;
 }
 
 static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_desc *d)
@@ -215,7 +227,7 @@ static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_des
     k->acc = k->form == FORM_PLAIN && tri_arg_present(d->in, 3, d->nin);
     k->saved = k->form == FORM_GELU && tri_arg_present(d->out, 1, d->nout);
     TRI_TRY(choose_form(k, d, &p));
-    if (k->bias && !k->bias_after && tri_dtype_is_half(k->out))
+    if (k->bias && !k->bias_after && !k->plain && tri_dtype_is_half(k->out))
         k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
     bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
     if (bytes > 0)
@@ -281,24 +293,37 @@ static tri_status run_after(const struct matmul_kernel *k, const struct tri_kern
     return k->after->ops->run(k->after, &gelu);
 }
 
+static tri_status run_library(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                              unsigned char *scratch, void *y)
+{
+    cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
+    cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
+    void *workspace = k->workspace_bytes > 0 ? scratch + k->bias_bytes : NULL;
+    float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
+
+    TRI_TRY(point(k, args, scratch, &op));
+    TRI_CUBLAS(cublasLtMatmul(k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y,
+                              &ly, y, &ly, &k->algo, workspace, k->workspace_bytes, args->stream));
+    if (k->bias_after)
+        return tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream);
+    return TRI_OK;
+}
+
 static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_kernel_args *args)
 {
     const struct matmul_kernel *k = (const struct matmul_kernel *)kernel;
-    cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
-    cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
     unsigned char *scratch = tri_cuda_scratch(args->scratch);
-    unsigned char *workspace = scratch + k->bias_bytes;
-    float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
     void *y = args->out[0];
 
     if (k->after != NULL && k->form == FORM_GELU)
-        y = k->saved ? args->out[1] : workspace + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN);
-    TRI_TRY(point(k, args, scratch, &op));
-    TRI_CUBLAS(cublasLtMatmul(k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y,
-                              &ly, y, &ly, &k->algo, k->workspace_bytes > 0 ? workspace : NULL,
-                              k->workspace_bytes, args->stream));
-    if (k->bias_after)
-        TRI_TRY(tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream));
+        y = k->saved ? args->out[1]
+                     : scratch + k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN);
+    if (k->plain)
+        TRI_TRY(tri_cuda_product_run(&k->product, args->in[0], args->in[1],
+                                     k->bias ? args->in[2] : NULL, k->acc ? y : NULL, y,
+                                     args->stream));
+    else
+        TRI_TRY(run_library(k, args, scratch, y));
     return k->after != NULL ? run_after(k, args, y) : TRI_OK;
 }
 

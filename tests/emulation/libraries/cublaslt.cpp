@@ -91,12 +91,13 @@ tri_dtype type_of(cudaDataType t)
     return t == CUDA_R_16BF ? TRI_BF16 : t == CUDA_R_16F ? TRI_F16 : TRI_F32;
 }
 
-/* The rows of the library's table of types that have real inputs and f32 sums. */
+/* The rows of the library's table of types that have real inputs and f32 sums. 16-bit rows of odd
+ * length are refused: whether the library has an algorithm for them is up to it. */
 bool types_supported(const Problem &p)
 {
     if (!known(p.a.type) || p.a.type != p.b.type || p.c.type != p.d.type || !known(p.d.type))
         return false;
-    if (p.op.scale != CUDA_R_32F)
+    if (p.op.scale != CUDA_R_32F || (p.a.type != CUDA_R_32F && p.a.ld % 2 + p.b.ld % 2 != 0))
         return false;
     if (p.op.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
         return p.a.type == CUDA_R_32F && p.d.type == CUDA_R_32F;
