@@ -14,7 +14,7 @@
 #include <math.h>
 
 #define ALIGNMENT       16                /* of q, k, v inside a row of qkv */
-#define WORKSPACE_LIMIT ((size_t)2 << 30) /* the gradient keeps T x T scores of each head there */
+#define WORKSPACE_LIMIT ((size_t)4 << 30) /* the gradient keeps T x T scores of each head there */
 
 struct attention_kernel {
     struct tri_kernel base;

@@ -158,22 +158,24 @@ class Machine
 
     void pointwise(const Operation &op, std::vector<double> &y)
     {
-        const Tensor &ty = tensor(op.y);
+        const Tensor &ty = tensor(op.y), &tx = tensor(op.x);
+        const Tensor &tb = op.b < 0 ? ty : tensor(op.b);
         const Value &x = read(op.x);
         const Value *b = op.b < 0 ? nullptr : &read(op.b), *t = op.t < 0 ? nullptr : &read(op.t);
+        int64_t below = 1; /* elements of one index along the axis */
 
+        for (size_t d = ty.dim.size(); op.axis >= 0 && --d > static_cast<size_t>(op.axis);)
+            below *= ty.dim[d];
         for (size_t i = 0; i < y.size(); i++) {
-            int64_t at = static_cast<int64_t>(i), below = 1;
-            double second = b == nullptr ? 0 : (*b)[broadcast(ty, tensor(op.b), at)];
+            int64_t at = static_cast<int64_t>(i);
+            double second = b == nullptr ? 0 : (*b)[broadcast(ty, tb, at)];
 
-            for (size_t d = ty.dim.size(); op.axis >= 0 && --d > static_cast<size_t>(op.axis);)
-                below *= ty.dim[d];
             if (op.mode == CUDNN_POINTWISE_GEN_INDEX)
                 y[i] = static_cast<double>(at / below % ty.dim[static_cast<size_t>(op.axis)]);
             else if (op.mode == CUDNN_POINTWISE_BINARY_SELECT)
-                y[i] = (*t)[i] != 0 ? x[broadcast(ty, tensor(op.x), at)] : second;
+                y[i] = (*t)[i] != 0 ? x[broadcast(ty, tx, at)] : second;
             else
-                y[i] = apply(op.mode, x[broadcast(ty, tensor(op.x), at)], second);
+                y[i] = apply(op.mode, x[broadcast(ty, tx, at)], second);
         }
     }
 
