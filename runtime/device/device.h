@@ -27,6 +27,8 @@ struct tri_device {
     const char *bus;                             /* PCI address "0000:3b:00.0"; "": none */
     bool host; /* memory is the process's own, kernels run on the calling thread, and the reference
                   serves where the table has no kernel */
+    bool tune; /* kernels prepared from now on may choose among algorithms by timing them, so that
+                  results of two runs may differ in the last bits. Set by who opened the device */
 };
 
 struct tri_device_ops {

@@ -208,7 +208,7 @@ cudnnBackendDescriptor_t plan_of(cudnnHandle_t handle, cudnnBackendDescriptor_t 
     CHECK(cudnnBackendFinalize(heur) == CUDNN_STATUS_SUCCESS);
     CHECK(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 2, &n, config) == 0);
-    CHECK(n == 2);
+    CHECK(n == 3);
     CHECK(set<void *>(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, {handle}) == 0);
     CHECK(set<void *>(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                       {config[1]}) == 0);

@@ -1,7 +1,7 @@
 /* Every kernel of the CUDA table against the reference: all cases of the kernel suite, with buffers
  * in the memory of the device and inputs that are drawn anew in each run.
  *
- *     test_parity [--seed N] [KIND...]
+ *     test_parity [--tune] [--seed N] [KIND...]
  *
  * A plain program, so that a machine with a GPU needs no test library. Prints the seed and one line
  * a kind; a failure names the case, the element and both values. Ends with 0, with 1 after a
@@ -120,10 +120,13 @@ int main(int argc, char **argv)
     uint64_t seed = (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
     struct tri_device *device;
     int first = 1, bad = 0;
+    bool tune = argc > 1 && strcmp(argv[1], "--tune") == 0;
 
-    if (argc > 2 && strcmp(argv[1], "--seed") == 0) {
-        seed = strtoull(argv[2], NULL, 10);
-        first = 3;
+    if (tune)
+        first++;
+    if (argc > first + 1 && strcmp(argv[first], "--seed") == 0) {
+        seed = strtoull(argv[first + 1], NULL, 10);
+        first += 2;
     }
     if (tri_device_cuda_count() == 0) {
         printf("no CUDA device: nothing is compared\n");
@@ -133,6 +136,7 @@ int main(int argc, char **argv)
         printf("%s\n", tri_error_text());
         return EXIT_FAILURE;
     }
+    device->tune = tune;
     printf("%s, seed %" PRIu64 "\n", device->name, seed);
     if (!enter(device))
         return EXIT_FAILURE;

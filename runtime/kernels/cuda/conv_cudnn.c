@@ -3,14 +3,15 @@
  * one input channel).
  *
  * Class: 4 ulp of the sum of |x||w|, f32, summed in f32 in the order of the engine, which the
- * heuristics choose by shape alone among those that repeat their bits; tf32 rounds operands to 10
- * bits; 16-bit operands are summed in f32 and rounded once. A 16-bit result with a bias is rounded
- * once more. A gradient of filters of 16-bit operands is rounded to 16 bits before it is added in
- * f32: no engine writes it in f32 (cuDNN 9.19). */
+ * heuristics choose by shape alone (by time where the device has `tune`) among those that repeat
+ * their bits; tf32 rounds operands to 10 bits; 16-bit operands are summed in f32 and rounded once.
+ * A 16-bit result with a bias is rounded once more. A gradient of filters of 16-bit operands is
+ * rounded to 16 bits before it is added in f32: no engine writes it in f32 (cuDNN 9.19). */
 #include "runtime/device/cuda_device.h"
 #include "runtime/kernels/cuda/convert.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/cudnn_graph.h"
+#include "runtime/kernels/cuda/tune.h"
 
 #define WORKSPACE_LIMIT ((size_t)512 << 20)
 
@@ -78,7 +79,8 @@ static tri_status plan(struct conv_kernel *k, const struct tri_kernel_desc *d)
     tri_cudnn_convolution(&k->graph, kind[k->part],
                           &(struct tri_cudnn_window){.stride = win->stride, .pad = win->pad}, dx,
                           dw, dy);
-    st = tri_cudnn_plan(&k->graph, k->type == TRI_F32 && !win->tf32, WORKSPACE_LIMIT);
+    st = tri_cudnn_plans(&k->graph, k->type == TRI_F32 && !win->tf32, WORKSPACE_LIMIT,
+                         d->device->tune ? TRI_CUDNN_MAX_PLANS : 1);
     if (st == TRI_ERR_UNSUPPORTED)
         return tri_fail(st, "cuDNN: no engine for a convolution of %s with %lld x %lld filters",
                         tri_dtype_name(k->type), (long long)win->kh, (long long)win->kw);
@@ -107,8 +109,16 @@ static void plan_scratch(struct conv_kernel *k)
     k->turned =
         (k->taps > 1 && k->i > 1) || k->acc || (k->part == FILTER_GRAD && k->type != TRI_F32);
     k->filter_bytes = k->turned ? tri_round_up(bytes, TRI_CUDA_ALIGN) : 0;
-    if (k->filter_bytes + k->graph.workspace_bytes > 0)
-        k->base.scratch_bytes = k->filter_bytes + k->graph.workspace_bytes + TRI_CUDA_ALIGN;
+}
+
+static void select_plan(struct tri_kernel *kernel, int plan)
+{
+    struct conv_kernel *k = (struct conv_kernel *)kernel;
+    size_t bytes;
+
+    tri_cudnn_choose(&k->graph, plan);
+    bytes = k->filter_bytes + k->graph.workspace_bytes;
+    k->base.scratch_bytes = bytes > 0 ? bytes + TRI_CUDA_ALIGN : 0;
 }
 
 static void destroy_conv(struct tri_kernel *kernel)
@@ -133,6 +143,9 @@ static tri_status prepare_part(const struct tri_kernel_desc *d, enum part part,
     configure(k, d, part);
     TRI_TRY_GOTO(st, plan(k, d), destroy);
     plan_scratch(k);
+    select_plan(&k->base, 0);
+    if (k->graph.nplan > 1)
+        TRI_TRY_GOTO(st, tri_cuda_tune(d, &k->base, k->graph.nplan, select_plan), destroy);
     *out = &k->base;
     return TRI_OK;
 

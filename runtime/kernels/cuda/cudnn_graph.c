@@ -256,7 +256,7 @@ static bool acceptable(struct tri_cudnn_graph *g, tri_cudnn_desc config, bool ex
     return st == CUDNN_STATUS_SUCCESS;
 }
 
-/* Makes config the graph's plan if the library can; else leaves none. */
+/* Makes a plan of config if the library can. */
 static void try_config(struct tri_cudnn_graph *g, tri_cudnn_desc config, size_t workspace_limit)
 {
     tri_cudnn_desc plan = add(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -270,8 +270,9 @@ static void try_config(struct tri_cudnn_graph *g, tri_cudnn_desc config, size_t 
         cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                                  1, &n, &bytes) == CUDNN_STATUS_SUCCESS &&
         (size_t)bytes <= workspace_limit) {
-        g->plan = plan;
-        g->workspace_bytes = (size_t)bytes;
+        g->plan[g->nplan] = plan;
+        g->plan_bytes[g->nplan] = (size_t)bytes;
+        g->nplan++;
     }
 }
 
@@ -284,7 +285,7 @@ static void drop(struct tri_cudnn_graph *g, int first)
 
 /* Asks one heuristic and tries what it offers, best first. */
 static void try_mode(struct tri_cudnn_graph *g, tri_cudnn_desc graph, cudnnBackendHeurMode_t mode,
-                     bool exact, size_t workspace_limit)
+                     bool exact, size_t workspace_limit, int most)
 {
     int first = g->ndesc;
     tri_cudnn_desc heur = add(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -302,24 +303,25 @@ static void try_mode(struct tri_cudnn_graph *g, tri_cudnn_desc graph, cudnnBacke
                                      config) != CUDNN_STATUS_SUCCESS)
             n = 0;
     }
-    for (int64_t i = 0; i < n && g->plan == NULL; i++) {
-        int before = g->ndesc;
+    for (int64_t i = 0; i < n && g->nplan < most; i++) {
+        int before = g->ndesc, plans = g->nplan;
 
         if (acceptable(g, config[i], exact))
             try_config(g, config[i], workspace_limit);
-        if (g->plan == NULL)
+        if (g->nplan == plans)
             drop(g, before);
     }
-    if (g->plan == NULL)
+    if (g->nplan == 0)
         drop(g, first);
 }
 
-tri_status tri_cudnn_plan(struct tri_cudnn_graph *g, bool exact, size_t workspace_limit)
+tri_status tri_cudnn_plans(struct tri_cudnn_graph *g, bool exact, size_t workspace_limit, int most)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     tri_cudnn_desc graph = add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     cudnnStatus_t st;
 
+    TRI_ASSERT(most <= TRI_CUDNN_MAX_PLANS);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->nop, g->op);
     if (g->status == CUDNN_STATUS_SUCCESS) {
@@ -328,11 +330,25 @@ tri_status tri_cudnn_plan(struct tri_cudnn_graph *g, bool exact, size_t workspac
             return TRI_ERR_UNSUPPORTED;
         note(g, st, "operation graph");
     }
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]) && g->plan == NULL; i++)
-        try_mode(g, graph, modes[i], exact, workspace_limit);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]) && g->nplan == 0; i++)
+        try_mode(g, graph, modes[i], exact, workspace_limit, most);
     if (g->status != CUDNN_STATUS_SUCCESS)
         return tri_cudnn_fail(g->failed, g->status);
-    return g->plan == NULL ? TRI_ERR_UNSUPPORTED : TRI_OK;
+    if (g->nplan == 0)
+        return TRI_ERR_UNSUPPORTED;
+    tri_cudnn_choose(g, 0);
+    return TRI_OK;
+}
+
+tri_status tri_cudnn_plan(struct tri_cudnn_graph *g, bool exact, size_t workspace_limit)
+{
+    return tri_cudnn_plans(g, exact, workspace_limit, 1);
+}
+
+void tri_cudnn_choose(struct tri_cudnn_graph *g, int i)
+{
+    g->chosen = i;
+    g->workspace_bytes = g->plan_bytes[i];
 }
 
 static cudnnStatus_t set_run(tri_cudnn_desc pack, void *const *ptr, int n, void *workspace)
@@ -365,7 +381,7 @@ tri_status tri_cudnn_run(const struct tri_cudnn_graph *g, void *const *ptr, int 
     TRI_CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
     st = set_run(pack, ptr, n, workspace);
     if (st == CUDNN_STATUS_SUCCESS)
-        st = cudnnBackendExecute(g->handle, g->plan, pack);
+        st = cudnnBackendExecute(g->handle, g->plan[g->chosen], pack);
     cudnnBackendDestroyDescriptor(pack);
     return st == CUDNN_STATUS_SUCCESS ? TRI_OK : tri_cudnn_fail("cudnnBackendExecute", st);
 }

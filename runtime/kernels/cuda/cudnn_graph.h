@@ -18,6 +18,7 @@ TRI_BEGIN_DECLS
 #define TRI_CUDNN_MAX_DESCS 192
 #define TRI_CUDNN_MAX_OPS   32
 #define TRI_CUDNN_MAX_BOUND 16 /* tensors that lie in memory */
+#define TRI_CUDNN_MAX_PLANS 4
 
 /* Zero-initialise; tri_cudnn_finish frees. */
 struct tri_cudnn_graph {
@@ -27,9 +28,12 @@ struct tri_cudnn_graph {
     int ndesc, nop;
     int64_t bound; /* tensors in memory so far: the next one's number */
     cudnnStatus_t status;
-    const char *failed;            /* what failed first */
-    cudnnBackendDescriptor_t plan; /* NULL before tri_cudnn_plan */
-    size_t workspace_bytes;        /* of the plan */
+    const char *failed;                                 /* what failed first */
+    cudnnBackendDescriptor_t plan[TRI_CUDNN_MAX_PLANS]; /* nplan, best first */
+    size_t plan_bytes[TRI_CUDNN_MAX_PLANS];             /* workspace of each */
+    int nplan;
+    int chosen;             /* the plan that tri_cudnn_run takes */
+    size_t workspace_bytes; /* of that plan */
 };
 
 /* A tensor of four dimensions (three for a batch of matrices) with strides in elements. */
@@ -81,6 +85,11 @@ void tri_cudnn_reshape(struct tri_cudnn_graph *g, tri_cudnn_desc x, tri_cudnn_de
  * message: no engine; TRI_ERR_INTERNAL: the graph could not be built. */
 tri_status tri_cudnn_plan(struct tri_cudnn_graph *g, bool exact,
                           size_t workspace_limit) TRI_CHECKED;
+/* The same, with up to `most` (at most TRI_CUDNN_MAX_PLANS) plans to choose from. */
+tri_status tri_cudnn_plans(struct tri_cudnn_graph *g, bool exact, size_t workspace_limit,
+                           int most) TRI_CHECKED;
+/* Takes plan i of those from now on. */
+void tri_cudnn_choose(struct tri_cudnn_graph *g, int i);
 
 /* Enqueues the plan on `stream` with `n` bound tensors at ptr[0..n) and workspace_bytes at
  * `workspace` (aligned to 256). */

@@ -1,7 +1,7 @@
 /* Products with cuBLASLt. Class: 4 ulp of the sum of |a||b|, f32; tf32 rounds operands to 10 bits;
  * 16-bit operands are summed in f32 and rounded once (partial sums are never kept in 16 bits). The
  * order of a sum is that of the algorithm, which is chosen when the kernel is prepared, by shape
- * alone, so that a run repeats.
+ * alone, so that a run repeats (by time where the device has `tune`).
  *
  * cuBLASLt has matrices by columns: our row-major y [m,n] is its y^T [n,m], so that it gets b as
  * its first operand and a as its second, and our bias along n is its bias along rows. The library
@@ -15,7 +15,9 @@
 #include "runtime/kernels/cuda/convert.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/product.h"
+#include "runtime/kernels/cuda/tune.h"
 
+#define MAX_VARIANTS    8                    /* algorithms that are timed */
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
 
 /* Inputs: a, b, then the bias and acc of FORM_PLAIN, the bias of FORM_GELU, x of FORM_GRAD. */
@@ -28,6 +30,8 @@ struct matmul_kernel {
     cublasLtMatmulDescOpaque_t op;        /* bias pointer unset */
     cublasLtMatrixLayoutOpaque_t a, b, y; /* in the library's order: a is our b */
     cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulHeuristicResult_t *found; /* nfound, while the kernel is prepared */
+    int nfound;
     size_t workspace_bytes, bias_bytes; /* in scratch: the rounded bias, then the workspace */
     int64_t m, n;
     enum tri_dtype out;
@@ -145,25 +149,36 @@ static tri_status prefer(cublasLtMatmulPreferenceOpaque_t *pref, enum tri_dtype 
     return TRI_OK;
 }
 
-/* Takes the library's first choice. TRI_ERR_UNSUPPORTED without a message: it has none. */
+/* Takes variant `v` of what the library found. */
+static void select_algorithm(struct tri_kernel *kernel, int v)
+{
+    struct matmul_kernel *k = (struct matmul_kernel *)kernel;
+    size_t bytes;
+
+    k->algo = k->found[v].algo;
+    k->workspace_bytes = k->found[v].workspaceSize;
+    bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+    k->base.scratch_bytes = bytes > 0 ? bytes + TRI_CUDA_ALIGN : 0;
+}
+
+/* Finds the library's choices, best first. TRI_ERR_UNSUPPORTED without a message: it has none. */
 static tri_status choose(struct matmul_kernel *k, const struct tri_kernel_desc *d,
                          const struct product *p)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
-    cublasLtMatmulHeuristicResult_t found = {0};
     cublasStatus_t st;
-    int count = 0;
 
     TRI_TRY(describe(k, d, p));
     TRI_TRY(prefer(&pref, k->out));
-    st = cublasLtMatmulAlgoGetHeuristic(k->handle, &k->op, &k->a, &k->b, &k->y, &k->y, &pref, 1,
-                                        &found, &count);
-    if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && count == 0))
+    k->nfound = 0;
+    st = cublasLtMatmulAlgoGetHeuristic(k->handle, &k->op, &k->a, &k->b, &k->y, &k->y, &pref,
+                                        d->device->tune ? MAX_VARIANTS : 1, k->found, &k->nfound);
+    if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && k->nfound == 0))
         return TRI_ERR_UNSUPPORTED;
     TRI_CUBLAS(st);
-    TRI_CUBLAS(found.state);
-    k->algo = found.algo;
-    k->workspace_bytes = found.workspaceSize;
+    TRI_CUBLAS(k->found[0].state);
+    while (k->found[k->nfound - 1].state != CUBLAS_STATUS_SUCCESS)
+        k->nfound--;
     return TRI_OK;
 }
 
@@ -200,6 +215,8 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
     if (st != TRI_ERR_UNSUPPORTED)
         return st;
     k->plain = true;
+    k->nfound = 1;
+    k->found[0] = (cublasLtMatmulHeuristicResult_t){0};
     k->bias_after = false;
     k->product = (struct tri_cuda_product){.m = p->m,
                                            .n = p->n,
@@ -213,9 +230,10 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
 
 static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_desc *d)
 {
+    cublasLtMatmulHeuristicResult_t found[MAX_VARIANTS];
     struct product p = product_of(d);
-    size_t bytes;
 
+    k->found = found;
     k->handle = tri_cuda_device(d->device)->cublaslt;
     k->form = d->kind == TRI_OP_MATMUL_GELU        ? FORM_GELU
               : d->kind == TRI_OP_MATMUL_GELU_GRAD ? FORM_GRAD
@@ -229,9 +247,10 @@ static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_des
     TRI_TRY(choose_form(k, d, &p));
     if (k->bias && !k->bias_after && !k->plain && tri_dtype_is_half(k->out))
         k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
-    bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
-    if (bytes > 0)
-        k->base.scratch_bytes = bytes + TRI_CUDA_ALIGN;
+    select_algorithm(&k->base, 0);
+    if (k->nfound > 1)
+        TRI_TRY(tri_cuda_tune(d, &k->base, k->nfound, select_algorithm));
+    k->found = NULL;
     return TRI_OK;
 }
 

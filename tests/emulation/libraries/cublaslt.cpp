@@ -421,15 +421,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     cublasStatus_t st = open_problem(&p, desc, a, b, c, d);
     if (st != CUBLAS_STATUS_SUCCESS)
         return st;
-    Algo algo = {MAGIC, hash(p), want.workspace < WORKSPACE ? want.workspace : WORKSPACE, {}};
+    /* With a workspace and without. */
+    for (int i = 0; i < 2 && i < requested; i++) {
+        uint64_t workspace = want.workspace < WORKSPACE ? want.workspace : WORKSPACE;
+        Algo algo = {MAGIC, hash(p), i == 0 ? workspace : 0, {}};
 
-    memcpy(algo.align, want.align, sizeof(algo.align));
-    results[0] = cublasLtMatmulHeuristicResult_t{};
-    close(&results[0].algo, algo);
-    results[0].workspaceSize = algo.workspace;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    results[0].wavesCount = 1;
-    *returned = 1;
+        memcpy(algo.align, want.align, sizeof(algo.align));
+        results[i] = cublasLtMatmulHeuristicResult_t{};
+        close(&results[i].algo, algo);
+        results[i].workspaceSize = algo.workspace;
+        results[i].state = CUBLAS_STATUS_SUCCESS;
+        results[i].wavesCount = 1;
+        *returned = i + 1;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -64,8 +64,10 @@ std::vector<emu::Engine> engines(const std::shared_ptr<const emu::Graph> &g,
     if (mode == CUDNN_HEUR_MODE_A) {
         found.push_back({g, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0});
         found.push_back({g, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, WORKSPACE});
+        found.push_back({g, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 0});
     } else if (mode == CUDNN_HEUR_MODE_FALLBACK && convolution_supported(*g)) {
         found.push_back({g, {}, WORKSPACE});
+        found.push_back({g, {}, 0});
     }
     return found;
 }
