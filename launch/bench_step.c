@@ -175,13 +175,16 @@ static double forward_products(const struct tri_program *p)
 
     for (int i = 0; i < p->ninstr; i++) {
         const struct tri_op *op = &p->graph->op[p->instr[i].op];
+        bool gelu = op->kind == TRI_OP_MATMUL_GELU;
         double flops, bytes;
 
         if (op->phase != TRI_PHASE_FORWARD ||
-            (op->kind != TRI_OP_MATMUL && op->kind != TRI_OP_CONV2D))
+            (op->kind != TRI_OP_MATMUL && op->kind != TRI_OP_CONV2D && !gelu))
             continue;
         tri_plan_cost(p, &p->instr[i], &flops, &bytes);
         sum += flops;
+        if (gelu)
+            sum -= TRI_FLOPS_GELU * (double)tri_shape_count(&p->graph->value[op->out[0]].shape);
     }
     return sum;
 }

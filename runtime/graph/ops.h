@@ -225,6 +225,10 @@ enum tri_phase {
 #define TRI_SUM_BLOCK     4096 /* elements of a block of SUMSQ */
 #define TRI_PACK_BYTES    64   /* each part of a PACK starts at a multiple of this */
 
+/* Floating-point operations of one element; the tanh counts as one. */
+#define TRI_FLOPS_GELU      9.0
+#define TRI_FLOPS_GELU_GRAD 16.0
+
 /* f64 statistics of a loss op, summed over grains and ranks. */
 enum tri_stats_index {
     TRI_STATS_LOSS,

@@ -72,10 +72,6 @@ enum tri_alias tri_alias_acc(const struct tri_graph *g, const struct tri_op *op,
  * TRI_NONE with the graph's status set. Local. */
 tri_vid tri_grad_op(struct tri_graph *g, const struct tri_op *forward, enum tri_op_kind kind,
                     const tri_vid *in, int nin, const struct tri_attrs *attrs);
-/* Of one element; the tanh counts as one. */
-#define TRI_FLOPS_GELU      9.0
-#define TRI_FLOPS_GELU_GRAD 16.0
-
 /* Floating-point operations: `per` for each element of input 0. Local. */
 double tri_flops_per_input(const struct tri_graph *g, const struct tri_op *op, double per);
 
