@@ -226,7 +226,7 @@ static void destroy_attention(struct tri_kernel *kernel)
     tri_free(k);
 }
 
-/* Half of it: what both directions share. qkv: its argument. */
+/* What both directions share. */
 static tri_status prepare_graph(const struct tri_kernel_desc *d, const struct tri_arg *qkv,
                                 const struct tri_kernel_ops *ops,
                                 void (*build)(struct attention_kernel *k), struct tri_kernel **out)
