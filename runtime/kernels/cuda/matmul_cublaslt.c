@@ -175,6 +175,9 @@ static tri_status choose(struct matmul_kernel *k, const struct tri_kernel_desc *
                                         d->device->tune ? MAX_VARIANTS : 1, k->found, &k->nfound);
     if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && k->nfound == 0))
         return TRI_ERR_UNSUPPORTED;
+    /* How a GELU epilogue is refused (its rules for x, its types) is not documented. */
+    if (st == CUBLAS_STATUS_INVALID_VALUE && k->form != FORM_PLAIN && k->after == NULL)
+        return TRI_ERR_UNSUPPORTED;
     TRI_CUBLAS(st);
     TRI_CUBLAS(k->found[0].state);
     while (k->found[k->nfound - 1].state != CUBLAS_STATUS_SUCCESS)

@@ -106,7 +106,7 @@ bool types_supported(const Problem &p)
     return p.d.type == p.a.type || p.d.type == CUDA_R_32F;
 }
 
-/* GELU for 16-bit results, its saved input in rows of a multiple of 8. */
+/* GELU for 16-bit results. */
 bool epilogue_supported(const Problem &p)
 {
     if (p.op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.op.epilogue == CUBLASLT_EPILOGUE_BIAS)
@@ -115,8 +115,7 @@ bool epilogue_supported(const Problem &p)
          ~(CUBLASLT_EPILOGUE_GELU | CUBLASLT_EPILOGUE_DGELU | CUBLASLT_EPILOGUE_BIAS)) != 0 ||
         p.d.type == CUDA_R_32F)
         return false;
-    return !p.op.has_aux() ||
-           (p.op.aux_ld >= static_cast<int64_t>(p.d.rows) && p.op.aux_ld % 8 == 0);
+    return !p.op.has_aux() || p.op.aux_ld >= static_cast<int64_t>(p.d.rows);
 }
 
 cublasStatus_t open_problem(Problem *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -133,6 +132,8 @@ cublasStatus_t open_problem(Problem *p, cublasLtMatmulDesc_t desc, cublasLtMatri
     p->n = tb ? p->b.rows : p->b.cols;
     if (p->k != (tb ? p->b.cols : p->b.rows) || p->m != p->d.rows || p->n != p->d.cols ||
         p->c.rows != p->d.rows || p->c.cols != p->d.cols)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (p->op.has_aux() && p->op.aux_ld % 8 != 0)
         return CUBLAS_STATUS_INVALID_VALUE;
     return types_supported(*p) && epilogue_supported(*p) ? CUBLAS_STATUS_SUCCESS
                                                          : CUBLAS_STATUS_NOT_SUPPORTED;
