@@ -50,7 +50,8 @@ if [ -n "$pack" ]; then
     done
     lib=$root/usr/lib/x86_64-linux-gnu
     export PKG_CONFIG_PATH=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root OPAL_PREFIX=$root/usr
-    export CPATH=$root/usr/include:$root/usr/include/x86_64-linux-gnu
+    export C_INCLUDE_PATH=$root/usr/include:$root/usr/include/x86_64-linux-gnu # unlike CPATH: no warnings from them
+    export CPLUS_INCLUDE_PATH=$C_INCLUDE_PATH
     export LIBRARY_PATH=$lib:$lib/openmpi/lib:$lib/hdf5/openmpi
     export LD_LIBRARY_PATH=$lib:$lib/openmpi/lib:$lib/hdf5/openmpi:$root/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export OMPI_MCA_hwloc_base_binding_policy=none
@@ -59,7 +60,7 @@ fi
 
 mkdir -p "$out"
 say 'building'
-if { [ ! -f "$build/build.ninja" ] && ! meson setup "$build" -Dtests=false -Dcuda=enabled; } >"$out/build.log" 2>&1 ||
+if { [ ! -f "$build/build.ninja" ] && ! meson setup "$build" -Dtests=false -Dcuda=enabled -Dwerror=false; } >"$out/build.log" 2>&1 ||
     ! ninja -C "$build" all tests/gpu/test_parity >>"$out/build.log" 2>&1; then
     tail -40 "$out/build.log"
     echo 'the build failed'
