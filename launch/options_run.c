@@ -41,6 +41,10 @@ const struct tri_opt tri_device_rows[] = {
      "upper limit of the CPU instruction set of our kernels, to test the lower ones", NULL},
     {"device.graph", TRI_OPT_BOOL, AT(graph), "false", NULL,
      "capture the step in a CUDA graph (device.kind cuda only)", NULL},
+    {"device.tune", TRI_OPT_BOOL, AT(tune), "false", NULL,
+     "time the algorithms of CUDA's libraries at the start and take the fastest; runs may then "
+     "differ in the last bits",
+     NULL},
 };
 const size_t tri_device_row_count = sizeof(tri_device_rows) / sizeof(tri_device_rows[0]);
 #undef AT

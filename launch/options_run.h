@@ -28,6 +28,7 @@ struct tri_device_options {
     int kind; /* enum tri_device_choice */
     int isa;  /* enum tri_isa_choice */
     bool graph;
+    bool tune; /* for tri_device.tune */
 };
 
 struct tri_timeout_options {
