@@ -141,7 +141,8 @@ tri_status tri_session_start(struct tri_session *s, const struct tri_world *worl
                                                        : world->exchange;
     tri_status st;
 
-    st = tri_memory_create(&s->memory, s->layout, p, n, exchange);
+    st = tri_memory_create(&s->memory, p[0]->device, s->layout, p, n,
+                           world != NULL ? world->control : NULL, exchange);
     if (st == TRI_OK)
         st = create_execs(s, world);
     if (st == TRI_OK)

@@ -4,31 +4,32 @@
  * Between steps it sleeps on the `go` counter. Its waits need no deadline of their own: it waits
  * only for the compute thread of the same process, which ends every step by setting its counter to
  * the end, also when it fails. */
-#include "runtime/exec/exec_internal.h"
+#include "runtime/exec/exec_device.h"
 
 #include "runtime/core/log.h"
 #include "runtime/core/turns.h"
 
 #include <string.h>
 
-static tri_status run_collective(const struct tri_exec_item *it)
+tri_status tri_engine_collective(const struct tri_exec_item *it, void *buf, void *gathered)
 {
     if (it->collective == TRI_OP_REDUCE_SCATTER)
-        return tri_comm_reduce_scatter(it->comm, it->buf, it->count, it->dtype, it->slices,
+        return tri_comm_reduce_scatter(it->comm, buf, it->count, it->dtype, it->slices,
                                        it->fixed_tree);
     if (it->collective == TRI_OP_ALLGATHER)
-        return tri_comm_gather_slices(it->comm, it->buf, it->count, it->dtype, it->slices);
+        return tri_comm_gather_slices(it->comm, buf, it->count, it->dtype, it->slices);
     if (it->collective == TRI_OP_GATHER)
-        return tri_comm_allgather(it->comm, it->buf, (size_t)it->count * tri_dtype_bytes(it->dtype),
-                                  it->gathered);
-    return tri_comm_allreduce(it->comm, it->buf, it->count, it->dtype, TRI_REDUCE_SUM,
-                              it->fixed_tree);
+        return tri_comm_allgather(it->comm, buf, (size_t)it->count * tri_dtype_bytes(it->dtype),
+                                  gathered);
+    return tri_comm_allreduce(it->comm, buf, it->count, it->dtype, TRI_REDUCE_SUM, it->fixed_tree);
 }
 
-static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item *it, uint32_t step)
+static tri_status run_item(struct tri_exec_stream *s, struct tri_exec_item *it, uint32_t step)
 {
     struct tri_exec *x = s->x;
 
+    if (x->device != NULL)
+        return tri_exec_device_engine(s, it, step);
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         if (it->wait[t] != 0)
             TRI_TRY(
@@ -38,7 +39,8 @@ static tri_status run_item(struct tri_exec_stream *s, const struct tri_exec_item
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].begin_ns = tri_now_ns();
-    TRI_TRY(it->kernel != NULL ? it->kernel->ops->run(it->kernel, &it->args) : run_collective(it));
+    TRI_TRY(it->kernel != NULL ? it->kernel->ops->run(it->kernel, &it->args)
+                               : tri_engine_collective(it, it->buf, it->gathered));
     tri_exec_shake(&s->jitter);
     if (x->span != NULL)
         x->span[it->instr].end_ns = tri_now_ns();

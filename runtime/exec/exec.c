@@ -1,6 +1,6 @@
 /* The executor: everything is resolved at creation, so that a step is a loop of waits, kernels and
  * signals. */
-#include "runtime/exec/exec_internal.h"
+#include "runtime/exec/exec_device.h"
 
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void *address(const struct tri_exec *x, tri_vid v)
+void *tri_exec_address(const struct tri_exec *x, tri_vid v)
 {
     const struct tri_place *place;
 
@@ -35,14 +35,14 @@ static void resolve_collective(const struct tri_exec *x, const struct tri_op *op
 {
     const struct tri_value *v = &x->program->graph->value[op->in[0]];
     const struct tri_attr_comm *attr = &op->attrs.comm;
-    unsigned char *buf = address(x, op->in[0]);
+    unsigned char *buf = tri_exec_address(x, op->in[0]);
 
     it->comm = tri_comm_size(comm) > 1 ? comm : NULL;
     it->collective = op->kind;
     it->dtype = v->dtype;
     it->buf = buf != NULL ? buf + (size_t)attr->first * tri_dtype_bytes(v->dtype) : NULL;
     it->count = attr->count > 0 ? attr->count : tri_shape_count(&v->shape);
-    it->gathered = op->kind == TRI_OP_GATHER ? address(x, op->out[0]) : NULL;
+    it->gathered = op->kind == TRI_OP_GATHER ? tri_exec_address(x, op->out[0]) : NULL;
     it->slices = attr->slices;
     it->fixed_tree = attr->fixed_tree;
 }
@@ -58,6 +58,7 @@ static void resolve(struct tri_exec *x, int32_t i,
     void **args = *pointers;
 
     it->instr = i;
+    it->stream = in->stream;
     it->seq = in->seq;
     it->signal = in->signal;
     for (int t = 0; t < TRI_STREAM_COUNT; t++) {
@@ -65,9 +66,9 @@ static void resolve(struct tri_exec *x, int32_t i,
         it->waits = it->waits || in->wait[t] != 0;
     }
     for (int k = 0; k < op->nin; k++)
-        args[k] = address(x, op->in[k]);
+        args[k] = tri_exec_address(x, op->in[k]);
     for (int k = 0; k < op->nout; k++)
-        args[op->nin + k] = address(x, op->out[k]);
+        args[op->nin + k] = tri_exec_address(x, op->out[k]);
     *pointers = args + op->nin + op->nout;
     if (in->kernel != TRI_NONE) {
         it->kernel = p->kernel[in->kernel];
@@ -100,6 +101,9 @@ static tri_status check_memory(const struct tri_program *p, const struct tri_mem
 {
     if (p->place == NULL)
         return tri_fail(TRI_ERR_INTERNAL, "exec: the program has no memory plan");
+    if (p->device != m->device)
+        return tri_fail(TRI_ERR_INTERNAL, "exec: a program for \"%s\" with memory on \"%s\"",
+                        p->device->name, m->device->name);
     for (int a = 0; a < TRI_ARENA_COUNT; a++)
         if (p->arena_bytes[a] > m->bytes[a])
             return tri_fail(TRI_ERR_INTERNAL,
@@ -128,8 +132,10 @@ tri_status tri_exec_create(struct tri_program *program, struct tri_memory *memor
         goto destroy;
     }
     resolve_all(x, comms);
+    if (!memory->device->host)
+        TRI_TRY_GOTO(st, tri_exec_device_create(x), destroy);
     for (int t = TRI_STREAM_INTRA; t < TRI_STREAM_COUNT; t++)
-        if (x->stream[t].count > 0)
+        if (x->device != NULL ? x->device->engine[t] : x->stream[t].count > 0)
             TRI_TRY_GOTO(st, tri_engine_start(&x->stream[t]), destroy);
     *out = x;
     return TRI_OK;
@@ -147,6 +153,7 @@ void tri_exec_destroy(struct tri_exec *x)
     tri_counter_set(&x->go, x->steps + 1);
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         tri_engine_join(&x->stream[t]);
+    tri_exec_device_destroy(x);
     tri_free(x->items);
     tri_free(x->pointers);
     tri_free(x);
@@ -211,8 +218,7 @@ static tri_status run_item(struct tri_exec *x, const struct tri_exec_item *it)
     return TRI_OK;
 }
 
-/* The stored failure as this thread's own; the thread that found it may still be writing. */
-static tri_status take_failure(struct tri_exec *x)
+tri_status tri_exec_take_failure(struct tri_exec *x)
 {
     while (atomic_load(&x->failing) != 2)
         nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
@@ -235,7 +241,8 @@ static void poison_memory(struct tri_exec *x)
             continue;
         for (int o = 0; o < op->nout; o++)
             if (op->out[o] != TRI_NONE && p->place[op->out[o]].arena == TRI_ARENA_EXCHANGE)
-                memset(address(x, op->out[o]), 0xff, tri_value_bytes(&p->graph->value[op->out[o]]));
+                memset(tri_exec_address(x, op->out[o]), 0xff,
+                       tri_value_bytes(&p->graph->value[op->out[o]]));
     }
 }
 
@@ -244,8 +251,10 @@ tri_status tri_exec_run(struct tri_exec *x)
     struct tri_exec_stream *s = &x->stream[TRI_STREAM_COMPUTE];
     int64_t begin = tri_now_ns();
 
+    if (x->device != NULL)
+        return tri_exec_device_run(x);
     if (tri_exec_failed(x))
-        return take_failure(x);
+        return tri_exec_take_failure(x);
     x->times = (struct tri_exec_times){0};
     x->steps++;
     tri_counter_set(&x->go, x->steps);
@@ -265,7 +274,7 @@ tri_status tri_exec_run(struct tri_exec *x)
     x->times.total_ns = tri_now_ns() - begin;
     x->times.compute_ns = x->times.total_ns - x->times.wait_ns;
     if (tri_exec_failed(x))
-        return take_failure(x);
+        return tri_exec_take_failure(x);
     if (x->poison)
         poison_memory(x);
     return TRI_OK;
@@ -281,6 +290,8 @@ void tri_exec_trace(struct tri_exec *x, struct tri_exec_span *span)
     x->span = span;
     for (int32_t i = 0; span != NULL && i < x->program->ninstr; i++)
         span[i] = (struct tri_exec_span){.instr = i};
+    if (span != NULL && x->device != NULL)
+        tri_exec_device_trace(x);
 }
 
 void tri_exec_jitter(struct tri_exec *x, uint64_t seed, int max_us)
@@ -293,9 +304,4 @@ void tri_exec_jitter(struct tri_exec *x, uint64_t seed, int max_us)
 void tri_exec_poison(struct tri_exec *x, bool on)
 {
     x->poison = on;
-}
-
-void *tri_exec_value(const struct tri_exec *x, tri_vid v)
-{
-    return address(x, v);
 }

@@ -1,4 +1,5 @@
-/* What the compute thread (exec.c) and the engine threads (engine.c) of an executor share. */
+/* What the files of an executor share: the compute thread (exec.c), the engine threads (engine.c)
+ * and the calls for a device with streams (exec_device.h). */
 #ifndef TRI_RUNTIME_EXEC_EXEC_INTERNAL_H
 #define TRI_RUNTIME_EXEC_EXEC_INTERNAL_H
 
@@ -16,6 +17,7 @@ enum { TRI_EXEC_TEXT_BYTES = 1024 };
 /* An instruction with everything resolved. */
 struct tri_exec_item {
     int32_t instr;
+    int stream;
     uint32_t seq;
     uint32_t wait[TRI_STREAM_COUNT];
     bool signal, waits;        /* waits: any of wait[] is set */
@@ -29,6 +31,12 @@ struct tri_exec_item {
     enum tri_dtype dtype;
     int slices;
     bool fixed_tree;
+    /* on a device with streams */
+    void *event;              /* that a later one waits for; NULL: nobody does */
+    unsigned char *staging;   /* of a collective that blocks: its buffer in the process */
+    int segment;              /* graph that the item belongs to */
+    struct tri_exec_gap *gap; /* times its waits; NULL: does not wait, or not on compute */
+    bool wakes_engine;        /* an engine waits for it */
 };
 
 /* Random sleeps of one thread. */
@@ -62,6 +70,7 @@ struct tri_exec {
     struct tri_exec_span *span;
     struct tri_exec_times times;
     bool poison;
+    struct tri_exec_device *device; /* NULL: the CPU */
 };
 
 /* Counter value of stream t once `seq` instructions of step `step` (from 1) are complete. An engine
@@ -77,10 +86,17 @@ static inline bool tri_exec_failed(const struct tri_exec *x)
     return atomic_load_explicit(&x->failing, memory_order_acquire) != 0;
 }
 
+/* Address on the device; NULL: v is none, or never materialised. */
+void *tri_exec_address(const struct tri_exec *x, tri_vid v);
+/* The stored failure as this thread's own; the thread that found it may still be writing. */
+tri_status tri_exec_take_failure(struct tri_exec *x);
 /* Keeps the first failure of any thread with the calling thread's message. */
 void tri_exec_fail(struct tri_exec *x, tri_status st);
 /* Sleeps up to max_us. */
 void tri_exec_shake(struct tri_exec_jitter *j);
+/* A collective over buf, and for GATHER to `gathered`, wherever the communicator wants them. */
+tri_status tri_engine_collective(const struct tri_exec_item *it, void *buf,
+                                 void *gathered) TRI_CHECKED;
 /* Starts the engine of a stream; it runs the stream's items once for each go until stop. */
 tri_status tri_engine_start(struct tri_exec_stream *s) TRI_CHECKED;
 void tri_engine_join(struct tri_exec_stream *s);

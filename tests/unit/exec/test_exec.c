@@ -64,7 +64,9 @@ static void start_levels(struct rank *r, int ngrains, bool overlap,
     cr_assert_eq(tri_layout_create(&r->layout), TRI_OK);
     r->program = net_program_levels(&r->net, ngrains, slices, local_rank, overlap, r->layout);
     cr_assert_eq(tri_plan_verify(r->program), TRI_OK, "%s", tri_error_text());
-    cr_assert_eq(tri_memory_create(&r->memory, r->layout, &r->program, 1, NULL), TRI_OK);
+    cr_assert_eq(
+        tri_memory_create(&r->memory, tri_device_cpu(), r->layout, &r->program, 1, NULL, NULL),
+        TRI_OK);
     cr_assert_eq(tri_exec_create(r->program, &r->memory, comms, &r->exec), TRI_OK);
     fill_weights(r);
     fill_inputs(r, rank);

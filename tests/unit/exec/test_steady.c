@@ -64,7 +64,7 @@ Test(steady, a_step_allocates_nothing_and_takes_no_lock)
 
     cr_assert_eq(tri_layout_create(&layout), TRI_OK);
     p = net_program(&net, 3, true, layout);
-    cr_assert_eq(tri_memory_create(&memory, layout, &p, 1, NULL), TRI_OK);
+    cr_assert_eq(tri_memory_create(&memory, tri_device_cpu(), layout, &p, 1, NULL, NULL), TRI_OK);
     cr_assert_eq(tri_exec_create(p, &memory, comms, &x), TRI_OK);
     cr_assert_eq(tri_exec_run(x), TRI_OK);
     watching = true;
