@@ -99,6 +99,26 @@ template <class T> static __device__ inline double wide(T x)
     return (double)tri_widen(x);
 }
 
+/* Sum of the squares of the 16 bytes from p on. */
+static __device__ inline double squares(const double *p)
+{
+    double2 v = *reinterpret_cast<const double2 *>(p);
+
+    return v.x * v.x + v.y * v.y;
+}
+
+template <class T> static __device__ inline double squares(const T *p)
+{
+    const int N = tri_lanes<T>::count;
+    float x[N];
+    double s = 0.0;
+
+    tri_load(p, x);
+    for (int j = 0; j < N; j++)
+        s += (double)x[j] * (double)x[j];
+    return s;
+}
+
 /* part[b]: sum of squares of block b. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS) sumsq(const T *g, int64_t n, double *part)
@@ -110,13 +130,8 @@ static __global__ void __launch_bounds__(THREADS) sumsq(const T *g, int64_t n, d
     int64_t whole = (uintptr_t)g % 16 == 0 ? end - (end - first) % N : first;
     double s = 0.0;
 
-    for (int64_t i = first + threadIdx.x * N; i < whole; i += THREADS * N) {
-        uint4 v = *reinterpret_cast<const uint4 *>(g + i);
-        const T *x = reinterpret_cast<const T *>(&v);
-
-        for (int j = 0; j < N; j++)
-            s += wide(x[j]) * wide(x[j]);
-    }
+    for (int64_t i = first + threadIdx.x * N; i < whole; i += THREADS * N)
+        s += squares(g + i);
     for (int64_t i = whole + threadIdx.x; i < end; i += THREADS)
         s += wide(g[i]) * wide(g[i]);
     tri_block_sum<1>(&s, shared);
