@@ -22,7 +22,7 @@
 #define __align__(n)         __attribute__((aligned(n)))
 #define __builtin_align__(n) __align__(n)
 
-#define warpSize 32
+inline constexpr int warpSize = 32;
 
 extern constinit thread_local uint3 threadIdx;
 extern constinit thread_local uint3 blockIdx;
