@@ -287,7 +287,7 @@ static cudaError_t record_of(cudaEvent_t event, emu::Record **out)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    emu::Record *r;
+    emu::Record *r = nullptr;
 
     if (cudaError_t e = record_of(event, &r); e != cudaSuccess)
         return e;
@@ -296,7 +296,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    emu::Record *r;
+    emu::Record *r = nullptr;
 
     if (cudaError_t e = record_of(event, &r); e != cudaSuccess)
         return e;
@@ -307,7 +307,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
-    emu::Record *a, *b;
+    emu::Record *a = nullptr, *b = nullptr;
 
     if (cudaError_t e = record_of(start, &a); e != cudaSuccess)
         return e;
