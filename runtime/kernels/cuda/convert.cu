@@ -29,6 +29,60 @@ template <class T> static __global__ void round_kernel(const float *from, T *to,
         to[i] = static_cast<T>(from[i]);
 }
 
+/* The 8 elements from p on, which is a multiple of 2 bytes, as 4 words; p[-1] and p[8] are in the
+ * same memory where p is no multiple of 4. */
+static __device__ inline uint4 load_words(const uint16_t *p)
+{
+    bool odd = (reinterpret_cast<uintptr_t>(p) & 2u) != 0;
+    const uint32_t *w = reinterpret_cast<const uint32_t *>(odd ? p - 1 : p);
+
+    if (!odd)
+        return make_uint4(w[0], w[1], w[2], w[3]);
+    return make_uint4(w[0] >> 16 | w[1] << 16, w[1] >> 16 | w[2] << 16, w[2] >> 16 | w[3] << 16,
+                      w[3] >> 16 | w[4] << 16);
+}
+
+static __device__ inline void store_words(uint16_t *p, uint4 v)
+{
+    bool odd = (reinterpret_cast<uintptr_t>(p) & 2u) != 0;
+    uint32_t *w = reinterpret_cast<uint32_t *>(odd ? p + 1 : p);
+
+    if (!odd) {
+        w[0] = v.x;
+        w[1] = v.y;
+        w[2] = v.z;
+        w[3] = v.w;
+        return;
+    }
+    p[0] = static_cast<uint16_t>(v.x);
+    w[0] = v.x >> 16 | v.y << 16;
+    w[1] = v.y >> 16 | v.z << 16;
+    w[2] = v.z >> 16 | v.w << 16;
+    p[7] = static_cast<uint16_t>(v.w >> 16);
+}
+
+/* Rows without gaps <-> rows whose length is a multiple of 8. A block has one row at a time, a
+ * thread 8 elements of it: 16 bytes on the side with gaps. */
+template <bool SPREAD>
+static __global__ void repitch_kernel(const uint16_t *from, int64_t from_ld, uint16_t *to,
+                                      int64_t to_ld, int64_t rows, int64_t cols)
+{
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const uint16_t *src = from + r * from_ld;
+        uint16_t *dst = to + r * to_ld;
+        int64_t whole = cols / 8 * 8;
+
+        for (int64_t c = 8 * threadIdx.x; c < whole; c += 8 * THREADS) {
+            if (SPREAD)
+                *reinterpret_cast<uint4 *>(dst + c) = load_words(src + c);
+            else
+                store_words(dst + c, *reinterpret_cast<const uint4 *>(src + c));
+        }
+        if (whole + threadIdx.x < cols)
+            dst[whole + threadIdx.x] = src[whole + threadIdx.x];
+    }
+}
+
 template <class T>
 static __global__ void add_bias_kernel(const float *bias, T *y, int64_t n, int64_t cols)
 {
@@ -66,6 +120,15 @@ tri_status tri_cuda_round(enum tri_dtype type, const float *from, void *to, int6
                           static_cast<__nv_bfloat16 *>(to), n);
     return tri_launch(round_kernel<__half>, grid_of(n), THREADS, 0, stream, from,
                       static_cast<__half *>(to), n);
+}
+
+tri_status tri_cuda_repitch(const void *from, int64_t from_ld, void *to, int64_t to_ld,
+                            int64_t rows, int64_t cols, void *stream)
+{
+    return tri_launch(to_ld % 8 == 0 ? repitch_kernel<true> : repitch_kernel<false>,
+                      dim3(static_cast<unsigned>(rows < 65536 ? rows : 65536)), THREADS, 0, stream,
+                      static_cast<const uint16_t *>(from), from_ld, static_cast<uint16_t *>(to),
+                      to_ld, rows, cols);
 }
 
 template <class T>

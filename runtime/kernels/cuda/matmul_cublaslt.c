@@ -8,6 +8,10 @@
  * wants the bias in the type of y: for a 16-bit y it is rounded first, which adds half a unit in
  * the last place of the bias.
  *
+ * Rows of 16-bit elements that are no multiple of 16 bytes keep the tensor cores' fast loads away
+ * (a vocabulary of 50257, say). In a large product such matrices are copied to and from rows with a
+ * gap in scratch, which costs less.
+ *
  * GELU and its gradient are epilogues where the library has an algorithm for them; else the product
  * is stored (rounded once more) and elementwise.cu's kernel follows. A product that it has no
  * algorithm for at all is done by product.cu. */
@@ -18,10 +22,20 @@
 #include "runtime/kernels/cuda/tune.h"
 
 #define MAX_VARIANTS    8                    /* algorithms that are timed */
+#define ROW_ELEMENTS    8                    /* of 16 bits in 16 bytes */
+#define MIN_COPIED      128                  /* least side of a product whose rows are copied */
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
 
 /* Inputs: a, b, then the bias and acc of FORM_PLAIN, the bias of FORM_GELU, x of FORM_GRAD. */
 enum form { FORM_PLAIN, FORM_GELU, FORM_GRAD };
+
+/* A matrix as it is stored, and its rows with a gap. */
+struct matrix {
+    int64_t rows, cols, ld;
+    size_t bytes; /* of the copy in scratch; 0: there is none, ld is cols */
+};
+
+enum { A, B, Y, NMATRICES };
 
 struct matmul_kernel {
     struct tri_kernel base;
@@ -33,6 +47,7 @@ struct matmul_kernel {
     cublasLtMatmulHeuristicResult_t *found; /* nfound, while the kernel is prepared */
     int nfound;
     size_t workspace_bytes, bias_bytes; /* in scratch: the rounded bias, then the workspace */
+    struct matrix matrix[NMATRICES];    /* copies lie behind x in scratch, in this order */
     int64_t m, n;
     enum tri_dtype out;
     bool plain; /* the library has no algorithm: done as `product` */
@@ -70,11 +85,32 @@ static cudaDataType_t data_type(enum tri_dtype t)
     return t == TRI_BF16 ? CUDA_R_16BF : t == TRI_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* A row-major matrix of rows x cols, which the library sees as its transpose. */
-static cublasStatus_t layout_init(cublasLtMatrixLayoutOpaque_t *l, enum tri_dtype t, int64_t rows,
-                                  int64_t cols)
+/* A row-major matrix, which the library sees as its transpose. */
+static cublasStatus_t layout_init(cublasLtMatrixLayoutOpaque_t *l, enum tri_dtype t,
+                                  const struct matrix *x)
 {
-    return cublasLtMatrixLayoutInit(l, data_type(t), (uint64_t)cols, (uint64_t)rows, cols);
+    return cublasLtMatrixLayoutInit(l, data_type(t), (uint64_t)x->cols, (uint64_t)x->rows, x->ld);
+}
+
+static struct matrix matrix_make(enum tri_dtype t, int64_t rows, int64_t cols, bool copied)
+{
+    struct matrix x = {.rows = rows, .cols = cols, .ld = cols};
+
+    if (copied && tri_dtype_is_half(t) && cols % ROW_ELEMENTS != 0) {
+        x.ld = (int64_t)tri_round_up((size_t)cols, ROW_ELEMENTS);
+        x.bytes = tri_round_up((size_t)(rows * x.ld) * sizeof(uint16_t), TRI_CUDA_ALIGN);
+    }
+    return x;
+}
+
+static void make_matrices(struct matmul_kernel *k, const struct tri_kernel_desc *d,
+                          const struct product *p)
+{
+    bool large = p->m >= MIN_COPIED && p->n >= MIN_COPIED && p->depth >= MIN_COPIED;
+
+    k->matrix[A] = matrix_make(d->in[0].dtype, p->arows, p->acols, large);
+    k->matrix[B] = matrix_make(d->in[1].dtype, p->brows, p->bcols, large);
+    k->matrix[Y] = matrix_make(k->out, p->m, p->n, large && k->form == FORM_PLAIN && !k->acc);
 }
 
 static cublasStatus_t set(cublasLtMatmulDescOpaque_t *op, cublasLtMatmulDescAttributes_t what,
@@ -122,9 +158,9 @@ static tri_status describe(struct matmul_kernel *k, const struct tri_kernel_desc
         TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &like, sizeof(like)));
         TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->n, sizeof(p->n)));
     }
-    TRI_CUBLAS(layout_init(&k->a, d->in[1].dtype, p->brows, p->bcols));
-    TRI_CUBLAS(layout_init(&k->b, d->in[0].dtype, p->arows, p->acols));
-    TRI_CUBLAS(layout_init(&k->y, d->out[0].dtype, p->m, p->n));
+    TRI_CUBLAS(layout_init(&k->a, d->in[1].dtype, &k->matrix[B]));
+    TRI_CUBLAS(layout_init(&k->b, d->in[0].dtype, &k->matrix[A]));
+    TRI_CUBLAS(layout_init(&k->y, d->out[0].dtype, &k->matrix[Y]));
     return TRI_OK;
 }
 
@@ -158,6 +194,8 @@ static void select_algorithm(struct tri_kernel *kernel, int v)
     k->algo = k->found[v].algo;
     k->workspace_bytes = k->found[v].workspaceSize;
     bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+    for (int i = 0; i < NMATRICES; i++)
+        bytes += k->matrix[i].bytes;
     k->base.scratch_bytes = bytes > 0 ? bytes + TRI_CUDA_ALIGN : 0;
 }
 
@@ -197,7 +235,7 @@ static tri_status add_gelu(struct matmul_kernel *k, const struct tri_kernel_desc
     gelu.nin = k->form == FORM_GELU ? 1 : 2;
     gelu.nout = 1;
     if (k->form == FORM_GELU && !k->saved)
-        k->x_bytes = (size_t)(k->m * k->n) * tri_dtype_bytes(k->out);
+        k->x_bytes = tri_round_up((size_t)(k->m * k->n) * tri_dtype_bytes(k->out), TRI_CUDA_ALIGN);
     return (k->form == FORM_GELU ? &tri_cuda_gelu : &tri_cuda_gelu_grad)->prepare(&gelu, &k->after);
 }
 
@@ -218,6 +256,8 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
     if (st != TRI_ERR_UNSUPPORTED)
         return st;
     k->plain = true;
+    for (int i = 0; i < NMATRICES; i++)
+        k->matrix[i].bytes = 0;
     k->nfound = 1;
     k->found[0] = (cublasLtMatmulHeuristicResult_t){0};
     k->bias_after = false;
@@ -247,6 +287,7 @@ static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_des
     k->bias = k->form != FORM_GRAD && tri_arg_present(d->in, 2, d->nin);
     k->acc = k->form == FORM_PLAIN && tri_arg_present(d->in, 3, d->nin);
     k->saved = k->form == FORM_GELU && tri_arg_present(d->out, 1, d->nout);
+    make_matrices(k, d, &p);
     TRI_TRY(choose_form(k, d, &p));
     if (k->bias && !k->bias_after && !k->plain && tri_dtype_is_half(k->out))
         k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
@@ -315,17 +356,41 @@ static tri_status run_after(const struct matmul_kernel *k, const struct tri_kern
     return k->after->ops->run(k->after, &gelu);
 }
 
+/* Copies a and b into rows with a gap where that was planned; x[] holds what the product takes. */
+static tri_status copy_in(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                          unsigned char *scratch, void **x)
+{
+    unsigned char *at =
+        scratch + k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+
+    for (int i = 0; i < NMATRICES; i++) {
+        const struct matrix *m = &k->matrix[i];
+
+        if (m->bytes == 0)
+            continue;
+        if (i != Y)
+            TRI_TRY(tri_cuda_repitch(x[i], m->cols, at, m->ld, m->rows, m->cols, args->stream));
+        x[i] = at;
+        at += m->bytes;
+    }
+    return TRI_OK;
+}
+
 static tri_status run_library(const struct matmul_kernel *k, const struct tri_kernel_args *args,
                               unsigned char *scratch, void *y)
 {
+    void *x[NMATRICES] = {[A] = args->in[0], [B] = args->in[1], [Y] = y};
     cublasLtMatmulDescOpaque_t op = k->op; /* other threads may run the same kernel */
     cublasLtMatrixLayoutOpaque_t la = k->a, lb = k->b, ly = k->y;
     void *workspace = k->workspace_bytes > 0 ? scratch + k->bias_bytes : NULL;
     float alpha = 1, beta = k->acc ? 1.0f : 0.0f;
 
     TRI_TRY(point(k, args, scratch, &op));
-    TRI_CUBLAS(cublasLtMatmul(k->handle, &op, &alpha, args->in[1], &la, args->in[0], &lb, &beta, y,
-                              &ly, y, &ly, &k->algo, workspace, k->workspace_bytes, args->stream));
+    TRI_TRY(copy_in(k, args, scratch, x));
+    TRI_CUBLAS(cublasLtMatmul(k->handle, &op, &alpha, x[B], &la, x[A], &lb, &beta, x[Y], &ly, x[Y],
+                              &ly, &k->algo, workspace, k->workspace_bytes, args->stream));
+    if (k->matrix[Y].bytes > 0)
+        TRI_TRY(tri_cuda_repitch(x[Y], k->matrix[Y].ld, y, k->n, k->m, k->n, args->stream));
     if (k->bias_after)
         return tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream);
     return TRI_OK;

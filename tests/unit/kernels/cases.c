@@ -50,7 +50,7 @@ static int product(const struct tri_kernel_ops *ops, const int64_t dim[3], int f
 
 int cases_matmul(const struct tri_kernel_ops *ops)
 {
-    const int64_t dim[][3] = {{1, 1, 1}, {3, 17, 5}, {64, 33, 40}, {130, 48, 70}};
+    const int64_t dim[][3] = {{1, 1, 1}, {3, 17, 5}, {64, 33, 40}, {130, 48, 70}, {128, 135, 141}};
     int ran = 0;
 
     for (size_t i = 0; i < sizeof(dim) / sizeof(dim[0]); i++)
