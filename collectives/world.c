@@ -6,6 +6,7 @@
 #include "collectives/comm_shm.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
+#include "runtime/device/cuda_backend.h"
 
 #include <mpi.h>
 
@@ -112,6 +113,29 @@ void tri_world_drop_levels(struct tri_world *w)
     w->inter = w->intra = NULL;
 }
 
+tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device, bool *used)
+{
+    struct tri_comm **comm[] = {&w->exchange, &w->intra, &w->inter};
+    const struct tri_cuda_backend *backend = NULL;
+    int64_t able = tri_cuda_backend_load(&backend) == TRI_OK && backend->comm_create != NULL;
+
+    TRI_TRY(tri_comm_allreduce(w->control, &able, 1, TRI_I64, TRI_REDUCE_MIN, false));
+    *used = able != 0;
+    for (size_t i = 0; *used && i < sizeof(comm) / sizeof(comm[0]); i++) {
+        struct tri_comm *host = *comm[i], *own = NULL;
+        tri_status st = TRI_OK;
+
+        if (tri_comm_size(host) > 1)
+            st = backend->comm_create(host, device, host->name, host->timeout_ms, &own);
+        if (own != NULL) {
+            w->beside[i] = host;
+            *comm[i] = own;
+        }
+        TRI_TRY(tri_comm_agree(w->control, st));
+    }
+    return TRI_OK;
+}
+
 uint64_t tri_world_exchange_bytes(const struct tri_world *w)
 {
     const struct tri_comm *comms[] = {w->exchange, w->intra, w->inter};
@@ -139,6 +163,8 @@ void tri_world_destroy(struct tri_world *w)
     tri_comm_destroy(w->io);
     tri_world_drop_levels(w);
     tri_comm_destroy(w->exchange);
+    for (int i = 2; i >= 0; i--)
+        tri_comm_destroy(w->beside[i]);
     tri_comm_destroy(w->control);
     tri_topology_finish(&w->topology);
     tri_free(w);

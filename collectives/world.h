@@ -3,6 +3,7 @@
 #define TRI_COLLECTIVES_WORLD_H
 
 #include "collectives/topology.h"
+#include "runtime/device/device.h"
 #include "runtime/exec/comm.h"
 
 #include <stdbool.h>
@@ -11,11 +12,12 @@
 
 struct tri_world {
     struct tri_topology topology;
-    struct tri_comm *control;  /* main thread: agreements, metrics */
-    struct tri_comm *exchange; /* engine thread: gradients */
-    struct tri_comm *intra;    /* engine thread: gradients inside the node; NULL: no levels */
-    struct tri_comm *inter;    /* the same, between ranks of one local rank; NULL: owns no slice */
-    struct tri_comm *io;       /* thread of the saver: checkpoints */
+    struct tri_comm *control;   /* main thread: agreements, metrics */
+    struct tri_comm *exchange;  /* engine thread: gradients */
+    struct tri_comm *intra;     /* engine thread: gradients inside the node; NULL: no levels */
+    struct tri_comm *inter;     /* the same, between ranks of one local rank; NULL: owns no slice */
+    struct tri_comm *io;        /* thread of the saver: checkpoints */
+    struct tri_comm *beside[3]; /* MPI's, under those of a device: exchange, intra, inter */
 };
 
 struct tri_world_cfg {
@@ -38,6 +40,11 @@ tri_status tri_world_connect_levels(const void *mpi_comm, const struct tri_topol
 tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm) TRI_CHECKED;
 /* Disconnects them again. Collective. */
 void tri_world_drop_levels(struct tri_world *w);
+/* Lets gradients travel between devices by the communicators of `device`'s backend (NCCL); each
+ * rank has a device of its own. After the levels are settled, before the memory of a run. *used:
+ * the backend has such communicators. Collective; a failure is shared. */
+tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device,
+                                bool *used) TRI_CHECKED;
 /* Bytes that this rank has sent for gradients, over all levels. Local. */
 uint64_t tri_world_exchange_bytes(const struct tri_world *w);
 /* A new deadline for all communicators. Local. */

@@ -100,7 +100,7 @@ static tri_status open_bench(struct bench *b)
     TRI_TRY(tri_job_create(&b->args, cfg, NULL, &b->job));
     TRI_TRY(tri_job_arrange(b->job, b->env.world, b->env.mpi_comm, NULL));
     TRI_TRY(compile(b));
-    tri_session_fill(&b->session, (uint64_t)b->job->cfg->run.seed);
+    TRI_TRY(tri_session_fill(&b->session, (uint64_t)b->job->cfg->run.seed));
     if (b->job->cfg->model.init[0] != '\0')
         TRI_TRY(tri_session_read_weights(&b->session, b->control, b->job->cfg->model.init));
     for (int i = 0; i < MEASURED; i++) {

@@ -28,15 +28,19 @@ tri_status tri_check_compile(struct tri_session *s, const struct tri_compile_spe
 /* Runs program i as the step that has just ended: the counters are put back. */
 static tri_status run(const struct tri_session *s, int i)
 {
-    int64_t *counters = tri_session_find(s->train, s->train_exec, "counters");
+    tri_vid v = tri_graph_find(s->train->graph, "counters");
+    int64_t *counters = tri_exec_value(s->train_exec, v);
     int64_t saved[TRI_COUNTER_COUNT];
     tri_status st;
 
+    TRI_TRY(tri_exec_pull(s->train_exec, v));
     memcpy(saved, counters, sizeof(saved));
     counters[TRI_COUNTER_STEP]--; /* STEP_BEGIN counts it again */
+    TRI_TRY(tri_exec_push(s->train_exec, v));
     st = tri_exec_run(s->extra_exec[i]);
     memcpy(counters, saved, sizeof(saved));
-    return st;
+    TRI_TRY(st);
+    return tri_exec_push(s->train_exec, v);
 }
 
 struct difference {
@@ -65,12 +69,18 @@ static double mean_loss(const struct tri_session *s, int i)
 }
 
 /* What a 16-bit gradient is multiplied with to be one: 1 / (loss scale * unit). */
-static double unscale(const struct tri_session *s)
+static tri_status unscale(const struct tri_session *s, double *factor)
 {
-    const float *scale =
-        tri_session_find(s->extra[HALF], s->extra_exec[HALF], TRI_LOSS_SCALE_STATE);
+    const struct tri_exec *x = s->extra_exec[HALF];
+    tri_vid v = tri_graph_find(s->extra[HALF]->graph, TRI_LOSS_SCALE_STATE);
 
-    return scale == NULL ? 1 : 1 / (*scale * tri_precision_unit(s->extra[HALF]->graph));
+    *factor = 1;
+    if (v == TRI_NONE)
+        return TRI_OK;
+    TRI_TRY(tri_exec_pull(x, v));
+    *factor =
+        1 / (*(const float *)tri_exec_value(x, v) * tri_precision_unit(s->extra[HALF]->graph));
+    return TRI_OK;
 }
 
 /* The difference of the n-th gradient; the sums of both programs are in the same order. */
@@ -87,11 +97,12 @@ tri_status tri_check_run(const struct tri_session *s, int64_t step, double bound
 {
     const struct tri_graph *g = s->extra[FULL]->graph;
     struct difference all = {0};
-    double factor = unscale(s), loss, worst = -1;
+    double factor, loss, worst = -1;
     const char *name = "";
 
     for (int i = 0; i < NPROGRAMS; i++)
         TRI_TRY(run(s, i));
+    TRI_TRY(unscale(s, &factor));
     for (int n = 0; n < g->nsum; n++) {
         struct difference d = {0};
 

@@ -51,6 +51,7 @@ static tri_status open_all(struct eval *e)
     TRI_TRY(tri_comm_agree(comm, st));
     TRI_TRY(tri_session_start(&e->session, e->env.world));
     TRI_TRY(tri_checkpoint_load(comm, e->loaded, e->session.tensor, e->session.ntensor, true));
+    TRI_TRY(tri_comm_agree(comm, tri_session_push(&e->session)));
     return tri_comm_agree(comm, tri_evaluator_create(e->job, &e->session, &e->evaluator));
 }
 

@@ -104,7 +104,8 @@ static tri_status open_model(struct generate *g)
     s = tri_generator_session(g->generator);
     while (nparams < s->ntensor && s->kept[nparams].param)
         nparams++;
-    return tri_checkpoint_load(NULL, g->c, s->tensor, nparams, true);
+    TRI_TRY(tri_checkpoint_load(NULL, g->c, s->tensor, nparams, true));
+    return tri_session_push(s);
 }
 
 static void print_piece(const struct generate *g, int64_t id)

@@ -138,6 +138,8 @@ static tri_status compile(struct train *t)
     if (t->env.rank == 0)
         print_plan(t, messages, &groups);
     TRI_TRY_GOTO(st, tri_session_start(s, t->env.world), finish_groups);
+    if (t->job->cfg->device.graph)
+        tri_session_graph(s, t->env.rank == 0);
     if (t->job->tokenizer != NULL && tri_tokenizer_tensor(t->job->tokenizer, t->env.rank, &merges))
         tri_session_keep(s, merges);
 
@@ -155,10 +157,12 @@ static tri_status start_values(struct train *t)
     struct tri_session *s = &t->session;
     uint64_t hash;
 
-    tri_session_fill(s, (uint64_t)cfg->run.seed);
-    if (t->resumed != NULL)
+    TRI_TRY(tri_session_fill(s, (uint64_t)cfg->run.seed));
+    if (t->resumed != NULL) {
         TRI_TRY(tri_checkpoint_load(comm, t->resumed, s->tensor, s->ntensor, false));
-    else if (cfg->model.init[0] != '\0')
+        TRI_TRY(tri_session_push(s));
+    }
+    if (t->resumed == NULL && cfg->model.init[0] != '\0')
         TRI_TRY(tri_session_read_weights(s, comm, cfg->model.init));
     TRI_TRY(tri_session_hash(s, comm, true, &hash));
     if (t->env.rank == 0 && t->resumed != NULL)

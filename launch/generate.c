@@ -55,7 +55,7 @@ tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t promp
     g->prompt = prompt;
     TRI_TRY_GOTO(st, compile(g, dims, threads), destroy);
     TRI_TRY_GOTO(st, tri_session_start(&g->session, NULL), destroy);
-    tri_session_fill(&g->session, 0);
+    TRI_TRY_GOTO(st, tri_session_fill(&g->session, 0), destroy);
     find_values(g, PROMPT, prompt);
     find_values(g, TOKEN, 1);
     g->candidate = tri_calloc((size_t)g->vocab, sizeof(*g->candidate), "candidates");

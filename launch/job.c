@@ -3,6 +3,7 @@
 #include "launch/job.h"
 
 #include "collectives/machine.h"
+#include "launch/device_choice.h"
 #include "launch/env.h"
 #include "launch/threads.h"
 #include "launch/tokenizer_state.h"
@@ -232,7 +233,6 @@ static void fill_spec(struct tri_job *job)
     job->spec.seed = (uint64_t)cfg->run.seed;
     job->spec.deterministic = cfg->run.deterministic;
     job->spec.overlap = cfg->gradient.overlap;
-    job->spec.device = tri_device_cpu();
     if (cfg->device.isa != TRI_ISA_CHOICE_AUTO)
         tri_cpu_isa_limit((enum tri_isa)(cfg->device.isa - TRI_ISA_CHOICE_SCALAR));
     job->groups = tri_group_rules_make(&cfg->optimizer);
@@ -321,6 +321,9 @@ tri_status tri_job_create(const struct tri_job_args *a, struct tri_config *cfg,
     TRI_TRY_GOTO(st, tri_comm_agree(control(a), open_data(job, a)), destroy_job);
     TRI_TRY_GOTO(st, scan_data(job, a), destroy_job);
     TRI_TRY_GOTO(st, tri_comm_agree(control(a), resolve(job, a->need_train, resumed)), destroy_job);
+    TRI_TRY_GOTO(st,
+                 tri_device_choose(&cfg->device, job->world, &job->spec.device, &job->own_device),
+                 destroy_job);
     TRI_TRY_GOTO(st, choose_threads(job, resumed), destroy_job);
     *out = job;
     return TRI_OK;
@@ -372,11 +375,32 @@ destroy_layout:
     return st;
 }
 
+/* What ranks exchange by, and what a device makes of it. Collective. */
+static tri_status use_device(const struct tri_job *job, struct tri_world *w)
+{
+    const struct tri_device *d = job->spec.device;
+    bool used = false;
+
+    if (d->host)
+        return TRI_OK;
+    if (job->own_device && w->topology.size > 1)
+        TRI_TRY(tri_world_use_device(w, job->spec.device, &used));
+    if (w->topology.rank == 0)
+        tri_info("computing on %s%s", d->name,
+                 used                   ? ", gradients are exchanged by NCCL"
+                 : w->topology.size > 1 ? ", gradients are exchanged by MPI"
+                                        : "");
+    return TRI_OK;
+}
+
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed)
 {
     const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
-    const struct tri_hierarchy_args args = {.wanted = job->cfg->gradient.hierarchy,
+    bool nccl = job->own_device && job->cfg->gradient.hierarchy == TRI_HIERARCHY_AUTO;
+    /* NCCL knows the links itself, and the costs are those of MPI. */
+    const struct tri_hierarchy_args args = {.wanted = nccl ? TRI_HIERARCHY_FLAT
+                                                           : job->cfg->gradient.hierarchy,
                                             .threads = job->spec.threads,
                                             .costs = &job->costs,
                                             .predict = tri_job_predict,
@@ -390,7 +414,7 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
         tri_cost_table_load(resumed, &job->costs);
     TRI_TRY(tri_hierarchy_choose(w, mpi_comm, &args, &job->spec.exchange));
     fill_compression(job, &w->topology);
-    return TRI_OK;
+    return use_device(job, w);
 }
 
 bool tri_job_checks_precision(const struct tri_job *job)
@@ -405,6 +429,7 @@ void tri_job_destroy(struct tri_job *job)
     tri_tokenizer_destroy(job->tokenizer);
     tri_dataset_close(job->data);
     tri_config_destroy(job->cfg);
+    tri_device_destroy(job->spec.device);
     tri_pool_finish(&job->pool);
     tri_free(job);
 }

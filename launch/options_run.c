@@ -36,11 +36,11 @@ const size_t tri_run_row_count = sizeof(tri_run_rows) / sizeof(tri_run_rows[0]);
 #define AT(field) offsetof(struct tri_device_options, field)
 const struct tri_opt tri_device_rows[] = {
     {"device.kind", TRI_OPT_ENUM, AT(kind), "auto", "auto|cpu|cuda",
-     "where the step is computed; auto takes the best that was built and is there", NULL},
+     "where the step is computed; auto takes cuda where every rank sees a device", NULL},
     {"device.isa", TRI_OPT_ENUM, AT(isa), "auto", "auto|scalar|avx2|avx512",
      "upper limit of the CPU instruction set of our kernels, to test the lower ones", NULL},
     {"device.graph", TRI_OPT_BOOL, AT(graph), "false", NULL,
-     "capture the step in a CUDA graph (device.kind cuda only)", NULL},
+     "replay the step from CUDA graphs, where it runs on a CUDA device", NULL},
     {"device.tune", TRI_OPT_BOOL, AT(tune), "false", NULL,
      "time the algorithms of CUDA's libraries at the start and take the fastest; runs may then "
      "differ in the last bits",
@@ -120,12 +120,8 @@ tri_status tri_run_options_check(const struct tri_run_options *run)
 
 tri_status tri_device_options_check(const struct tri_device_options *device)
 {
-    if (device->kind == TRI_DEVICE_CUDA)
-        return tri_fail(TRI_ERR_USAGE,
-                        "'device.kind' cuda is not available yet: this build has cpu only");
-    if (device->graph)
-        return tri_fail(TRI_ERR_USAGE, "'device.graph' needs device.kind cuda, which is not "
-                                       "available yet: this build has cpu only");
+    if (device->graph && device->kind == TRI_DEVICE_CPU)
+        return tri_fail(TRI_ERR_USAGE, "'device.graph' needs 'device.kind' cuda or auto");
     return TRI_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "launch/overflow.h"
 
 #include "amp/overflow_pass.h"
+#include "runtime/core/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,11 +74,30 @@ static const char *check_at(const struct tri_session *s, int64_t n, double *sums
     return NULL;
 }
 
+static tri_status print_elements(const struct tri_session *s, tri_vid v, struct tri_text *out)
+{
+    const struct tri_value *value = &s->train->graph->value[v];
+    struct histogram h = {0};
+    float *x = tri_alloc_aligned(tri_value_bytes(value), "a gradient");
+    tri_status st;
+
+    if (x == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "cannot copy a gradient of %zu bytes",
+                        tri_value_bytes(value));
+    st = tri_exec_read(s->train_exec, v, x);
+    if (st == TRI_OK) {
+        count(&h, x, tri_shape_count(&value->shape));
+        print(&h, out);
+    }
+    tri_free(x);
+    return st;
+}
+
 /* The summed gradient is where the optimizer read it: after a step nothing has been put there. */
-static void print_gradient(const struct tri_session *s, const char *param, struct tri_text *out)
+static tri_status print_gradient(const struct tri_session *s, const char *param,
+                                 struct tri_text *out)
 {
     const struct tri_graph *g = s->train->graph;
-    struct histogram h = {0};
 
     for (int i = 0; i < g->nop; i++) {
         const struct tri_op *op = &g->op[i];
@@ -86,11 +106,9 @@ static void print_gradient(const struct tri_session *s, const char *param, struc
             g->value[op->in[0]].role != TRI_ROLE_PARAM || op->kind == TRI_OP_CAST ||
             strcmp(g->value[op->in[0]].name, param) != 0)
             continue;
-        count(&h, tri_exec_value(s->train_exec, op->in[1]),
-              tri_shape_count(&g->value[op->in[1]].shape));
-        print(&h, out);
-        return;
+        return print_elements(s, op->in[1], out);
     }
+    return TRI_OK;
 }
 
 tri_status tri_overflow_report(const struct tri_session *s, struct tri_comm *comm,
@@ -111,6 +129,5 @@ tri_status tri_overflow_report(const struct tri_session *s, struct tri_comm *com
     name = check_at(s, first / size, &sumsq);
     tri_text_printf(out, "the gradient of '%s' on rank %lld is not finite", name,
                     (long long)(first % size));
-    print_gradient(s, name, out);
-    return TRI_OK;
+    return print_gradient(s, name, out);
 }

@@ -165,17 +165,18 @@ static tri_status compile_here(struct tri_run *run, const struct tri_run_spec *r
     return tri_compile_step(&run->spec, grain, s->layout, NULL, &s->train);
 }
 
-static void start_values(struct tri_run *run, int64_t grain)
+static tri_status start_values(struct tri_run *run, int64_t grain)
 {
     const struct tri_graph *g = run->session.train->graph;
     struct tri_exec *x = run->session.train_exec;
 
-    tri_session_fill(&run->session, run->spec.seed);
+    TRI_TRY(tri_session_fill(&run->session, run->spec.seed));
     for (int i = 0; i < g->nvalue; i++)
         if (g->value[i].role == TRI_ROLE_INPUT && is_nreal(&g->value[i]) &&
             run->session.train->place[i].storage >= 0)
             *(int32_t *)tri_exec_value(x, i) = (int32_t)grain;
     run->scalars = tri_exec_value(x, g->scalars);
+    return TRI_OK;
 }
 
 /* The ranks, and a setting for their deadlines. Collective. */
@@ -240,7 +241,7 @@ tri_status tri_run_create(const struct tri_run_spec *spec, struct tri_graph *gra
     TRI_TRY_GOTO(st, tri_comm_agree(control(run), compile_here(run, spec, grain)), destroy_run);
     TRI_TRY_GOTO(st, agree(run), destroy_run);
     TRI_TRY_GOTO(st, tri_session_start(&run->session, run->world), destroy_run);
-    start_values(run, spec->grain);
+    TRI_TRY_GOTO(st, start_values(run, spec->grain), destroy_run);
     *out = run;
     return TRI_OK;
 

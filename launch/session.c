@@ -3,6 +3,7 @@
 
 #include "amp/precision_pass.h"
 #include "models/init.h"
+#include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/rng.h"
 
@@ -172,6 +173,45 @@ void tri_session_finish(struct tri_session *s)
     *s = (struct tri_session){0};
 }
 
+void tri_session_graph(struct tri_session *s, bool say)
+{
+    int n = tri_exec_graph(s->train_exec);
+
+    if (!say)
+        return;
+    if (n == 0)
+        tri_warn("device.graph: the %s has no graphs", s->train->device->name);
+    else
+        tri_info("a step is %d graph%s%s", n, n == 1 ? "" : "s",
+                 n == 1 ? "" : ", cut where gradients are handed to MPI and taken back");
+}
+
+typedef tri_status copy_value(const struct tri_exec *x, tri_vid v);
+
+static tri_status copy_all(const struct tri_session *s, copy_value *copy)
+{
+    const struct tri_exec *x;
+    const struct tri_program *p = main_program(s, &x);
+
+    for (tri_vid v = 0; v < p->graph->nvalue; v++) {
+        enum tri_role role = p->graph->value[v].role;
+
+        if (role == TRI_ROLE_PARAM || role == TRI_ROLE_STATE)
+            TRI_TRY(copy(x, v));
+    }
+    return TRI_OK;
+}
+
+tri_status tri_session_pull(const struct tri_session *s)
+{
+    return copy_all(s, tri_exec_pull);
+}
+
+tri_status tri_session_push(const struct tri_session *s)
+{
+    return copy_all(s, tri_exec_push);
+}
+
 static void fill_program(const struct tri_program *p, const struct tri_exec *x, uint64_t seed)
 {
     for (int i = 0; i < p->graph->nvalue; i++) {
@@ -188,12 +228,13 @@ static void fill_program(const struct tri_program *p, const struct tri_exec *x, 
     }
 }
 
-void tri_session_fill(struct tri_session *s, uint64_t seed)
+tri_status tri_session_fill(struct tri_session *s, uint64_t seed)
 {
     const struct tri_exec *x;
     const struct tri_program *p = main_program(s, &x);
 
     fill_program(p, x, seed);
+    return tri_session_push(s);
 }
 
 tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm, const char *path)
@@ -202,21 +243,26 @@ tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm
 
     while (n < s->ntensor && strncmp(s->tensor[n].name, "param/", 6) == 0)
         n++;
-    return tri_comm_agree(comm, tri_weights_read(path, s->tensor, n));
+    TRI_TRY(tri_comm_agree(comm, tri_weights_read(path, s->tensor, n)));
+    return tri_session_push(s);
 }
 
-void tri_session_round_weights(struct tri_session *s)
+tri_status tri_session_round_weights(struct tri_session *s)
 {
     const struct tri_graph *g = s->train->graph;
 
     for (tri_vid v = 0; v < g->nvalue; v++) {
         tri_vid copy = g->value[v].role == TRI_ROLE_PARAM ? tri_precision_copy_of(g, v) : TRI_NONE;
 
-        if (copy != TRI_NONE)
-            tri_precision_round(g->value[copy].dtype, tri_exec_value(s->train_exec, v),
-                                tri_exec_value(s->train_exec, copy),
-                                tri_shape_count(&g->value[v].shape));
+        if (copy == TRI_NONE)
+            continue;
+        TRI_TRY(tri_exec_pull(s->train_exec, v));
+        tri_precision_round(g->value[copy].dtype, tri_exec_value(s->train_exec, v),
+                            tri_exec_value(s->train_exec, copy),
+                            tri_shape_count(&g->value[v].shape));
+        TRI_TRY(tri_exec_push(s->train_exec, copy));
     }
+    return TRI_OK;
 }
 
 void *tri_session_find(const struct tri_program *p, const struct tri_exec *x, const char *name)
@@ -302,6 +348,7 @@ tri_status tri_session_hash(const struct tri_session *s, struct tri_comm *comm, 
         st = tri_fail(TRI_ERR_NOMEM, "cannot hash %d tensors", s->ntensor);
         goto free_all;
     }
+    TRI_TRY_GOTO(st, tri_session_pull(s), free_all);
     *hash = hash_own(s, own);
     if (!check || size == 1)
         goto free_all;

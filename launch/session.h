@@ -39,16 +39,26 @@ size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena
  * Local. */
 void tri_session_keep(struct tri_session *s, struct tri_checkpoint_tensor tensor);
 
+/* Steps of the training program become graphs of the device where it has them; says so on rank 0
+ * (`say`) with how many make a step. Local. */
+void tri_session_graph(struct tri_session *s, bool say);
+
+/* Copies all parameters and states from the device to memory of the process, where checkpoints and
+ * hashes read them (pull), or back after they were written there (push). On the CPU they are there
+ * already. Local. */
+tri_status tri_session_pull(const struct tri_session *s) TRI_CHECKED;
+tri_status tri_session_push(const struct tri_session *s) TRI_CHECKED;
+
 /* Initial values of all parameters and states (seed, name, index), transient ones included.
  * Local. */
-void tri_session_fill(struct tri_session *s, uint64_t seed);
+tri_status tri_session_fill(struct tri_session *s, uint64_t seed) TRI_CHECKED;
 /* Parameters and buffers from an HDF5 file with /param/<name>. Collective. */
 tri_status tri_session_read_weights(struct tri_session *s, struct tri_comm *comm,
                                     const char *path) TRI_CHECKED;
 
 /* Makes the 16-bit copies of the training program from the parameters as they are: after they were
  * filled or read, before the first step. Local. */
-void tri_session_round_weights(struct tri_session *s);
+tri_status tri_session_round_weights(struct tri_session *s) TRI_CHECKED;
 
 /* Address and value of `name` (param, state, input, output) in the memory of `x`, or NULL.
  * Local. */

@@ -73,7 +73,7 @@ static tri_status prepare(struct tri_trainer *t)
 
     tri_config_print(cfg, &text);
     t->config_text = text.data;
-    tri_session_round_weights(t->session);
+    TRI_TRY(tri_session_round_weights(t->session));
     t->scalars = tri_exec_value(t->session->train_exec, t->session->train->graph->scalars);
     if (cfg->debug.log_samples)
         t->ids =

@@ -62,6 +62,8 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
     }
     if (t->root && t->metrics != NULL)
         st = tri_metrics_flush(t->metrics);
+    if (st == TRI_OK)
+        st = tri_session_pull(t->session);
     TRI_TRY(tri_comm_agree(t->comm, st));
     if (t->saver != NULL)
         TRI_TRY(tri_saver_wait(t->saver)); /* before saved_step, which its thread reads */
