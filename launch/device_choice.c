@@ -87,6 +87,17 @@ static tri_status open_own(const struct tri_world *world, struct tri_device **ou
     return backend->open(n > 0 ? local % n : 0, out);
 }
 
+/* Names the option whose wish cannot be granted. */
+static tri_status explain(tri_status st)
+{
+    char *text = st != TRI_OK ? tri_strdup(tri_error_text()) : NULL;
+
+    if (text != NULL)
+        (void)tri_fail(st, "'device.kind' cuda: %s", text);
+    tri_free(text);
+    return st;
+}
+
 tri_status tri_device_choose(const struct tri_device_options *o, const struct tri_world *world,
                              struct tri_device **out, bool *own)
 {
@@ -101,7 +112,7 @@ tri_status tri_device_choose(const struct tri_device_options *o, const struct tr
         *out = tri_device_cpu();
         return TRI_OK;
     }
-    TRI_TRY_GOTO(st, tri_comm_agree(comm, open_own(world, &d)), destroy);
+    TRI_TRY_GOTO(st, tri_comm_agree(comm, explain(open_own(world, &d))), destroy);
     TRI_TRY_GOTO(st, compare_devices(d, comm, own), destroy);
     d->tune = o->tune;
     bind_beside(d->bus);

@@ -130,7 +130,6 @@ Test(config, too_many_faults)
 
 Test(config, refuses_what_is_not_there_yet)
 {
-    refused("device.kind=cuda", "cpu");
     refused("parallel.tensor=2", "parallel.data");
     refused("parallel.shard=1", "parallel.data");
     refused("parallel.recompute=true", "only false");
@@ -138,6 +137,8 @@ Test(config, refuses_what_is_not_there_yet)
     refused("optimizer.name=lamb", "sgd and adamw");
     accepted("parallel.data=4");
     accepted("device.kind=cpu");
+    accepted("device.kind=cuda");
+    accepted("device.graph=true");
 }
 
 Test(config, describes_every_option)
