@@ -1,0 +1,140 @@
+"""Training with device.kind=cuda: the same losses as on the CPU, for every way of exchange that exists.
+
+The program is trireme-emulated (tests/emulation), or trireme itself on a machine with a GPU.
+"""
+import json
+
+from harness import Skip, close, equal, run_tests
+
+TOLERANCE = 1e-5  # f32: sums in another order; the loss is near 1
+
+
+def mlp(t, **sections):
+    t.classes()
+    sections.setdefault("run", {"steps": 8})
+    return t.config(model={"name": "mlp", "hidden": [24, 16]}, data={"path": "data.h5", "batch": 16},
+                    optimizer={"name": "adamw", "lr": 0.01}, **sections)
+
+
+def gpt(t):
+    t.tokens(n=2000)
+    return t.config(run={"steps": 4}, model={"name": "gpt", "layers": 2, "heads": 2, "width": 32, "context": 16},
+                    data={"path": "data.h5", "batch": 4, "sequence": 16}, optimizer={"name": "adamw", "lr": 0.001})
+
+
+def resnet(t):
+    t.images(n=64)
+    return t.config(run={"steps": 3}, model={"name": "resnet", "preset": "resnet20", "width": 4},
+                    data={"path": "data.h5", "batch": 16, "grain": 4}, optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9})
+
+
+def train(t, config, run, *args, ranks=1, kind="cuda"):
+    r = t.train(config, f"run.dir={t.path(run)}", f"device.kind={kind}", *args, ranks=ranks, timeout=200)
+    if "has no kernel" in r.err:
+        raise Skip(next(line for line in r.err.splitlines() if "has no kernel" in line))
+    return r.expect(0)
+
+
+def losses(t, run):
+    return [float(m["loss"]) for m in t.metrics(run)]
+
+
+def same_as_cpu(t, config, ranks, *args):
+    """Trains on both, in the folders cpu-<ranks> and cuda-<ranks>."""
+    train(t, config, f"cpu-{ranks}", *args, ranks=ranks, kind="cpu")
+    r = train(t, config, f"cuda-{ranks}", *args, ranks=ranks)
+    assert "computing on" in r.err, r.err
+    close(losses(t, f"cuda-{ranks}"), losses(t, f"cpu-{ranks}"), TOLERANCE)
+
+
+def with_graphs(t, config, ranks, *args):
+    """Graphs change no bit of the run in cuda-<ranks>; what the run said."""
+    r = train(t, config, f"graph-{ranks}", "device.graph=true", *args, ranks=ranks)
+    keys = ("loss", "grad_norm")
+    equal(t.texts(*keys, run=f"graph-{ranks}"), t.texts(*keys, run=f"cuda-{ranks}"), "with graphs")
+    return r
+
+
+def test_mlp_on_1_rank(t):
+    config = mlp(t)
+    same_as_cpu(t, config, 1)
+    assert "a step is 1 graph" in with_graphs(t, config, 1).err
+
+
+def test_mlp_on_2_and_4_ranks(t):
+    config = mlp(t)
+    for ranks in (2, 4):
+        same_as_cpu(t, config, ranks, "debug.hash_every=2")
+        r = with_graphs(t, config, ranks, "debug.hash_every=2")
+        assert ("a step is 1 graph" if "by NCCL" in r.err else "cut where gradients") in r.err, r.err
+
+
+def test_gradients_by_mpi_in_two_levels(t):
+    config = mlp(t)
+    same_as_cpu(t, config, 4, "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
+    with_graphs(t, config, 4, "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
+
+
+def test_deterministic_runs_repeat(t):
+    config = mlp(t)
+    for ranks in (1, 2, 4):
+        train(t, config, f"r{ranks}", "run.deterministic=true", "debug.hash_every=1", ranks=ranks)
+        equal(t.texts("loss", "weights_hash", run=f"r{ranks}"), t.texts("loss", "weights_hash", run="r1"), f"{ranks} ranks")
+
+
+def test_gpt(t):
+    config = gpt(t)
+    for ranks in (1, 2):
+        same_as_cpu(t, config, ranks)
+        with_graphs(t, config, ranks)
+
+
+def test_resnet(t):
+    config = resnet(t)
+    for ranks in (1, 2):
+        same_as_cpu(t, config, ranks)
+        with_graphs(t, config, ranks)
+
+
+def test_checkpoints_go_from_device_to_device(t):
+    config = mlp(t, checkpoint={"every": 4})
+    train(t, config, "cpu", kind="cpu", ranks=2)
+    for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
+        run = f"{first}-{second}"
+        train(t, config, run, "run.steps=4", kind=first, ranks=2)
+        train(t, config, run, kind=second, ranks=2)
+        close(losses(t, run), losses(t, "cpu"), TOLERANCE)
+        for name, w in t.params(8, "cpu").items():
+            close(t.params(8, run)[name], w, 1e-4)
+
+
+def test_eval_reads_the_weights(t):
+    config = mlp(t)
+    train(t, config, "run", kind="cpu")
+    outputs = [t.run("eval", config, "--checkpoint", t.path("run"), f"device.kind={kind}", ranks=1).expect(0).out
+               for kind in ("cpu", "cuda")]
+    accuracy = [text.split('"accuracy"')[1] for text in outputs]
+    equal(accuracy[:1], accuracy[1:], "accuracy")
+
+
+def test_16_bit(t):
+    config = mlp(t)
+    args = ("precision.compute=fp16", "precision.loss_scale.initial=1e30", "precision.check_every=4")
+    train(t, config, "cpu", *args, kind="cpu", ranks=2)
+    r = train(t, config, "cuda", *args, ranks=2)
+    assert "is not finite; its elements" in r.err, r.err
+    close(losses(t, "cuda"), losses(t, "cpu"), 1e-3)  # eight bits of each operand
+    assert "precision check at step 4" in r.err, r.err
+
+
+def test_trace_has_every_instruction(t):
+    config = mlp(t)
+    train(t, config, "run", "--trace", t.path("trace.json"), "device.graph=true", ranks=2)
+    with open(t.path("trace.json")) as f:
+        events = json.load(f)
+    spans = [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e.get("ph") == "X"]
+    assert len(spans) > 40 and all(0 <= e["dur"] < 1e7 for e in spans), spans[:3]  # microseconds
+    assert any(e["dur"] > 0 for e in spans), spans[:3]
+
+
+run_tests(globals())
