@@ -19,8 +19,9 @@ static bool failed_here(struct tri_exec *x, tri_status st)
     return tri_exec_failed(x);
 }
 
-/* The stream waits for the events of what `it` waits for. */
-static tri_status wait_for_events(struct tri_exec *x, const struct tri_exec_item *it)
+/* The stream waits for the events of what `it` waits for. segment: the one that is being captured
+ * with it, which as a whole comes after all others; -1: none, as always for an engine. */
+static tri_status wait_for_events(struct tri_exec *x, const struct tri_exec_item *it, int segment)
 {
     struct tri_exec_device *xd = x->device;
 
@@ -30,8 +31,8 @@ static tri_status wait_for_events(struct tri_exec *x, const struct tri_exec_item
         if (it->wait[t] == 0 || t == it->stream)
             continue;
         other = &x->stream[t].item[it->wait[t] - 1];
-        if (xd->capturing >= 0 && (xd->engine[t] || other->segment != xd->capturing))
-            continue; /* the segment as a whole comes after it */
+        if (segment >= 0 && (xd->engine[t] || other->segment != segment))
+            continue;
         TRI_TRY(xd->d->ops->event_wait(xd->d, other->event, xd->stream[it->stream]));
     }
     return TRI_OK;
@@ -87,7 +88,7 @@ tri_status tri_exec_device_issue(struct tri_exec *x, struct tri_exec_item *it)
 
     if (gap != NULL)
         TRI_TRY(ops->event_record(xd->d, gap->begin, stream));
-    TRI_TRY(wait_for_events(x, it));
+    TRI_TRY(wait_for_events(x, it, xd->capturing));
     if (gap != NULL)
         TRI_TRY(ops->event_record(xd->d, gap->end, stream));
     tri_exec_shake(&x->stream[it->stream].jitter);
@@ -135,7 +136,7 @@ tri_status tri_exec_device_engine(struct tri_exec_stream *s, struct tri_exec_ite
                 tri_counter_wait(&x->stream[t].done, tri_exec_mark(x, t, step, it->wait[t]), -1));
     if (tri_exec_failed(x))
         return TRI_OK;
-    TRI_TRY(wait_for_events(x, it));
+    TRI_TRY(wait_for_events(x, it, -1));
     tri_exec_shake(&s->jitter);
     TRI_TRY(it->staging != NULL ? carry(x, it) : enqueue(x, it));
     tri_exec_shake(&s->jitter);
