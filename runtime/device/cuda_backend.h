@@ -18,6 +18,10 @@ struct tri_cuda_backend {
      * ops->on_stream. Collective over control. NULL: the backend has none. */
     tri_status (*comm_create)(struct tri_comm *control, struct tri_device *device, const char *name,
                               int64_t timeout_ms, struct tri_comm **out);
+    /* The ranks of `parent`, made by comm_create, that pass one color >= 0, in the order of key and
+     * rank. Collective over control, which has the ranks of parent. */
+    tri_status (*comm_split)(struct tri_comm *parent, struct tri_comm *control, int color, int key,
+                             const char *name, struct tri_comm **out);
 };
 
 /* Loads the object at the first call. TRI_ERR_USAGE: it is not there or cannot be loaded, with how
