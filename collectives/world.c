@@ -136,6 +136,11 @@ tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device, 
     return TRI_OK;
 }
 
+struct tri_comm *tri_world_inter(const struct tri_world *w)
+{
+    return w->beside[2] != NULL ? w->beside[2] : w->inter;
+}
+
 uint64_t tri_world_exchange_bytes(const struct tri_world *w)
 {
     const struct tri_comm *comms[] = {w->exchange, w->intra, w->inter};

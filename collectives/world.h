@@ -45,6 +45,9 @@ void tri_world_drop_levels(struct tri_world *w);
  * the backend has such communicators. Collective; a failure is shared. */
 tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device,
                                 bool *used) TRI_CHECKED;
+/* The communicator between nodes for data of the process, also where gradients travel between
+ * devices; NULL: this rank has none. Local. */
+struct tri_comm *tri_world_inter(const struct tri_world *w);
 /* Bytes that this rank has sent for gradients, over all levels. Local. */
 uint64_t tri_world_exchange_bytes(const struct tri_world *w);
 /* A new deadline for all communicators. Local. */

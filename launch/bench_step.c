@@ -61,8 +61,11 @@ static tri_status compile(struct bench *b)
     if (st == TRI_OK)
         st = tri_compile_train(&b->job->spec, s->layout, NULL, &s->train);
     TRI_TRY(tri_comm_agree(b->control, st));
-    TRI_TRY(tri_plan_agree(s->train, b->control, b->env.world->inter));
-    return tri_session_start(s, b->env.world);
+    TRI_TRY(tri_plan_agree(s->train, b->control, tri_world_inter(b->env.world)));
+    TRI_TRY(tri_session_start(s, b->env.world));
+    if (b->job->cfg->device.graph)
+        tri_session_graph(s, b->env.rank == 0);
+    return TRI_OK;
 }
 
 static tri_status open_loader(struct bench *b)

@@ -130,11 +130,11 @@ static tri_status compile(struct train *t)
         st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
     if (st == TRI_OK && tri_job_checks_precision(t->job))
         st = tri_check_compile(s, &t->job->spec);
-    if (st == TRI_OK)
+    if (st == TRI_OK && !t->env.world->exchange->ops->on_stream)
         st = tri_hierarchy_scratch(s->train, &t->env.world->topology, shares_memory(t->env.world),
                                    &messages);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
-    TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, t->env.world->inter), finish_groups);
+    TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, tri_world_inter(t->env.world)), finish_groups);
     if (t->env.rank == 0)
         print_plan(t, messages, &groups);
     TRI_TRY_GOTO(st, tri_session_start(s, t->env.world), finish_groups);

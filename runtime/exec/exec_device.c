@@ -53,8 +53,10 @@ static tri_status enqueue_collective(struct tri_exec *x, const struct tri_exec_i
     struct tri_device *d = x->device->d;
     size_t bytes = (size_t)it->count * tri_dtype_bytes(it->dtype);
 
-    if (it->comm != NULL)
+    if (it->comm != NULL) {
+        it->comm->stream = x->device->stream[it->stream];
         return tri_engine_collective(it, it->buf, it->gathered);
+    }
     if (it->gathered == NULL)
         return TRI_OK;
     return d->ops->copy(d, it->gathered, it->buf, bytes, x->device->stream[it->stream]);

@@ -29,8 +29,6 @@ static tri_status list_items(struct tri_exec *x)
         if (it->signal)
             TRI_TRY(d->ops->event_create(d, false, &it->event));
         xd->engine[it->stream] = xd->engine[it->stream] || blocks(it);
-        if (it->comm != NULL && it->comm->ops->on_stream)
-            it->comm->stream = xd->stream[it->stream];
     }
     for (int32_t i = 0; i < x->program->ninstr; i++) {
         struct tri_exec_item *it = item_of(x, i);
