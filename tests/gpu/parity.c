@@ -28,17 +28,19 @@ struct exception {
 
 /* Kinds that the CUDA table may lack. One that it has must not be listed. */
 static const struct exception without_kernel[] = {
-    {TRI_OP_BATCHNORM, "to be written"},       {TRI_OP_BATCHNORM_GRAD, "to be written"},
-    {TRI_OP_BATCHNORM_INFER, "to be written"}, {TRI_OP_ATTENTION_CACHED, "to be written"},
-    {TRI_OP_COMPRESS, "to be written"},        {TRI_OP_DECOMPRESS, "to be written"},
-    {TRI_OP_LOWRANK_LEFT, "to be written"},    {TRI_OP_LOWRANK_RIGHT, "to be written"},
-    {TRI_OP_LOWRANK_PRODUCT, "to be written"}, {TRI_OP_COUNT, NULL},
+    {TRI_OP_BATCHNORM, "to be written"},
+    {TRI_OP_BATCHNORM_GRAD, "to be written"},
+    {TRI_OP_BATCHNORM_INFER, "to be written"},
+    {TRI_OP_COMPRESS, "to be written"},
+    {TRI_OP_DECOMPRESS, "to be written"},
+    {TRI_OP_LOWRANK_LEFT, "to be written"},
+    {TRI_OP_LOWRANK_RIGHT, "to be written"},
+    {TRI_OP_LOWRANK_PRODUCT, "to be written"},
+    {TRI_OP_COUNT, NULL},
 };
 
 /* Kinds whose kernel may support no case here. */
 static const struct exception without_case[] = {
-    {TRI_OP_ATTENTION, "the library has no engine for these graphs on this device"},
-    {TRI_OP_ATTENTION_GRAD, "the library has no engine for these graphs on this device"},
     {TRI_OP_COUNT, NULL},
 };
 

@@ -37,6 +37,9 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(LAYERNORM, layernorm)                                                                        \
     X(LAYERNORM_GRAD, layernorm_grad)                                                              \
     X(POSITION_GRAD, position_grad)                                                                \
+    X(ATTENTION, attention)                                                                        \
+    X(ATTENTION_GRAD, attention_grad)                                                              \
+    X(ATTENTION_CACHED, attention_cached)                                                          \
     X(MAXPOOL, maxpool)                                                                            \
     X(MAXPOOL_GRAD, maxpool_grad)                                                                  \
     X(AVGPOOL, avgpool)                                                                            \

@@ -9,11 +9,6 @@ const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT] = {
         [TRI_OP_MATMUL] = &tri_kernel_matmul_cublaslt,
     [TRI_OP_MATMUL_GELU] = &tri_kernel_matmul_cublaslt,
     [TRI_OP_MATMUL_GELU_GRAD] = &tri_kernel_matmul_cublaslt,
-    /* TODO(attention): when attention.cu is there, a prepare that tries cuDNN first and then
-     * tri_cuda_attention, which is therefore not in TRI_CUDA_LIST; for the gradient the other way
-     * round, since cuDNN's repeating engine keeps T x T scores in memory. */
-    [TRI_OP_ATTENTION] = &tri_kernel_attention_cudnn,
-    [TRI_OP_ATTENTION_GRAD] = &tri_kernel_attention_grad_cudnn,
     [TRI_OP_CONV2D] = &tri_kernel_conv2d_cudnn,
     [TRI_OP_CONV2D_DX] = &tri_kernel_conv2d_dx_cudnn,
     [TRI_OP_CONV2D_DW] = &tri_kernel_conv2d_dw_cudnn,

@@ -182,9 +182,10 @@ int cases_batchnorm_infer(const struct tri_kernel_ops *ops)
 }
 
 /* b, t, heads, width */
-static const int64_t heads[][4] = {
-    {1, 1, 1, 4}, {2, 5, 3, 8}, {1, 17, 2, 16}, {2, 70, 2, 64}, {1, 130, 1, 20}};
-#define NHEADS 5
+static const int64_t heads[][4] = {{1, 1, 1, 4},   {2, 5, 3, 8},    {1, 17, 2, 16},
+                                   {2, 70, 2, 64}, {1, 130, 1, 20}, {2, 72, 2, 80},
+                                   {1, 68, 1, 30}, {1, 36, 1, 136}};
+#define NHEADS 8
 
 /* Scores of up to D/sqrt(D) with a sum over D, then exp (relative = absolute error of the score)
  * and a convex sum over T. */
