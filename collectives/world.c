@@ -141,6 +141,19 @@ struct tri_comm *tri_world_inter(const struct tri_world *w)
     return w->beside[2] != NULL ? w->beside[2] : w->inter;
 }
 
+void tri_world_leave_device(struct tri_world *w)
+{
+    struct tri_comm **comm[] = {&w->exchange, &w->intra, &w->inter};
+
+    for (size_t i = sizeof(comm) / sizeof(comm[0]); i-- > 0;) {
+        if (w->beside[i] == NULL)
+            continue;
+        tri_comm_destroy(*comm[i]);
+        *comm[i] = w->beside[i];
+        w->beside[i] = NULL;
+    }
+}
+
 uint64_t tri_world_exchange_bytes(const struct tri_world *w)
 {
     const struct tri_comm *comms[] = {w->exchange, w->intra, w->inter};
@@ -166,10 +179,9 @@ void tri_world_destroy(struct tri_world *w)
     if (w == NULL)
         return;
     tri_comm_destroy(w->io);
+    tri_world_leave_device(w);
     tri_world_drop_levels(w);
     tri_comm_destroy(w->exchange);
-    for (int i = 2; i >= 0; i--)
-        tri_comm_destroy(w->beside[i]);
     tri_comm_destroy(w->control);
     tri_topology_finish(&w->topology);
     tri_free(w);

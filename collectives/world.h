@@ -48,6 +48,8 @@ tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device,
 /* The communicator between nodes for data of the process, also where gradients travel between
  * devices; NULL: this rank has none. Local. */
 struct tri_comm *tri_world_inter(const struct tri_world *w);
+/* Gives those communicators back, before the device is closed. Collective. */
+void tri_world_leave_device(struct tri_world *w);
 /* Bytes that this rank has sent for gradients, over all levels. Local. */
 uint64_t tri_world_exchange_bytes(const struct tri_world *w);
 /* A new deadline for all communicators. Local. */

@@ -376,15 +376,17 @@ destroy_layout:
 }
 
 /* What ranks exchange by, and what a device makes of it. Collective. */
-static tri_status use_device(const struct tri_job *job, struct tri_world *w)
+static tri_status use_device(struct tri_job *job, struct tri_world *w)
 {
     const struct tri_device *d = job->spec.device;
     bool used = false;
 
     if (d->host)
         return TRI_OK;
-    if (job->own_device && w->topology.size > 1)
+    if (job->own_device && w->topology.size > 1) {
+        job->device_world = w;
         TRI_TRY(tri_world_use_device(w, job->spec.device, &used));
+    }
     if (w->topology.rank == 0)
         tri_info("computing on %s%s", d->name,
                  used                   ? ", gradients are exchanged by NCCL"
@@ -429,6 +431,8 @@ void tri_job_destroy(struct tri_job *job)
     tri_tokenizer_destroy(job->tokenizer);
     tri_dataset_close(job->data);
     tri_config_destroy(job->cfg);
+    if (job->device_world != NULL)
+        tri_world_leave_device(job->device_world);
     tri_device_destroy(job->spec.device);
     tri_pool_finish(&job->pool);
     tri_free(job);

@@ -15,8 +15,9 @@
 #define TRI_JOB_FIELDS 8
 
 struct tri_job {
-    struct tri_config *cfg;        /* owned; effective after tri_job_create */
-    const struct tri_world *world; /* borrowed; NULL: no MPI */
+    struct tri_config *cfg;         /* owned; effective after tri_job_create */
+    const struct tri_world *world;  /* borrowed; NULL: no MPI */
+    struct tri_world *device_world; /* whose gradients travel between devices; NULL: none */
     int nranks;
     struct tri_dataset *data;        /* owned */
     struct tri_tokenizer *tokenizer; /* owned; NULL: the data has none */
