@@ -1,6 +1,7 @@
 /* The executor: right numbers, the same bits whatever the timing, failures that come through. */
 #include "runtime/exec/exec.h"
 #include "tests/unit/exec/fake_comm.h"
+#include "tests/unit/exec/fake_device.h"
 #include "tests/unit/plan/fixture.h"
 
 #include "runtime/core/log.h"
@@ -17,6 +18,16 @@ struct rank {
     struct tri_memory memory;
     struct tri_exec *exec;
 };
+
+/* That ranks start on; NULL: the CPU. */
+static struct tri_device *device;
+
+/* Address of a parameter in the process, as it is now. */
+static float *parameter(const struct rank *r, tri_vid v)
+{
+    cr_assert_eq(tri_exec_pull(r->exec, v), TRI_OK);
+    return tri_exec_value(r->exec, v);
+}
 
 static struct tri_comm *no_comms[TRI_AXIS_COUNT][TRI_LEVEL_COUNT];
 
@@ -48,9 +59,11 @@ static void fill_weights(struct rank *r)
     const tri_vid v[3] = {r->net.w1, r->net.b1, r->net.w2};
     const int n[3] = {NET_I * NET_H, NET_H, NET_H * NET_V};
 
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
         for (int i = 0; i < n[k]; i++)
             ((float *)tri_exec_value(r->exec, v[k]))[i] = weight(k, i);
+        cr_assert_eq(tri_exec_push(r->exec, v[k]), TRI_OK);
+    }
 }
 
 /* Main thread only. comms: by level. slices: 0: the flat exchange. */
@@ -64,8 +77,10 @@ static void start_levels(struct rank *r, int ngrains, bool overlap,
     cr_assert_eq(tri_layout_create(&r->layout), TRI_OK);
     r->program = net_program_levels(&r->net, ngrains, slices, local_rank, overlap, r->layout);
     cr_assert_eq(tri_plan_verify(r->program), TRI_OK, "%s", tri_error_text());
+    if (device != NULL)
+        r->program->device = device;
     cr_assert_eq(
-        tri_memory_create(&r->memory, tri_device_cpu(), r->layout, &r->program, 1, NULL, NULL),
+        tri_memory_create(&r->memory, r->program->device, r->layout, &r->program, 1, NULL, NULL),
         TRI_OK);
     cr_assert_eq(tri_exec_create(r->program, &r->memory, comms, &r->exec), TRI_OK);
     fill_weights(r);
@@ -126,7 +141,7 @@ static double hand_sample(const float *x, int target, double dw1[NET_I][NET_H], 
  * 2^-24 < 1e-5. */
 static void check_weights(const struct rank *r, tri_vid v, int tensor, const double *grad, int n)
 {
-    const float *w = tri_exec_value(r->exec, v);
+    const float *w = parameter(r, v);
 
     for (int i = 0; i < n; i++)
         cr_assert_float_eq((double)w[i], (double)weight(tensor, i) - 0.1 * 0.05 * grad[i], 1e-5,
@@ -222,13 +237,13 @@ static void run_race(bool overlap, uint64_t seed, int max_us, bool poison, float
         tri_exec_poison(race.rank[r].exec, poison);
     }
     fake_world_run(&w, run_steps, &race);
-    memcpy(out, tri_exec_value(race.rank[0].exec, race.rank[0].net.w1),
-           NET_I * NET_H * sizeof(float));
-    cr_assert_arr_eq(out, tri_exec_value(race.rank[1].exec, race.rank[1].net.w1),
+    memcpy(out, parameter(&race.rank[0], race.rank[0].net.w1), NET_I * NET_H * sizeof(float));
+    cr_assert_arr_eq(out, parameter(&race.rank[1], race.rank[1].net.w1),
                      NET_I * NET_H * sizeof(float));
     for (int r = 0; r < 2; r++) { /* the gap between b1 and w1 in their bucket */
-        const unsigned char *flat = tri_exec_value(race.rank[r].exec, race.rank[r].net.flat1);
+        unsigned char flat[4 * (NET_H + NET_I * NET_H) + 64];
 
+        cr_assert_eq(tri_exec_read(race.rank[r].exec, race.rank[r].net.flat1, flat), TRI_OK);
         for (int i = 4 * NET_H; i < 64; i++)
             cr_assert_eq(flat[i], 0, "the gap was written");
     }
@@ -273,10 +288,9 @@ static void run_levels(bool two, bool overlap, uint64_t seed, int max_us, float 
         tri_exec_poison(race.rank[r].exec, true);
     }
     fake_world_run(&all, run_level_steps, &race);
-    memcpy(out, tri_exec_value(race.rank[0].exec, race.rank[0].net.w1),
-           NET_I * NET_H * sizeof(float));
+    memcpy(out, parameter(&race.rank[0], race.rank[0].net.w1), NET_I * NET_H * sizeof(float));
     for (int r = 0; r < LEVEL_RANKS; r++) {
-        cr_assert_arr_eq(out, tri_exec_value(race.rank[r].exec, race.rank[r].net.w1),
+        cr_assert_arr_eq(out, parameter(&race.rank[r], race.rank[r].net.w1),
                          NET_I * NET_H * sizeof(float));
         stop_rank(&race.rank[r]);
     }
@@ -300,6 +314,53 @@ Test(exec, levels_sum_what_all_ranks_have_whatever_the_timing)
         run_levels(true, true, 4 * seed, 60, got);
         cr_assert_arr_eq(got, want, sizeof(want), "seed %d", (int)seed);
     }
+}
+
+Test(exec, a_device_changes_no_bit)
+{
+    float want[NET_I * NET_H], got[NET_I * NET_H], levels[NET_I * NET_H];
+
+    run_race(true, 0, 0, false, want);
+    run_levels(true, true, 0, 0, levels);
+    device = fake_device(1 << 20);
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        run_race(true, 2 * seed, 60, true, got);
+        cr_assert_arr_eq(got, want, sizeof(want), "seed %d", (int)seed);
+        run_levels(true, true, 4 * seed, 60, got);
+        cr_assert_arr_eq(got, levels, sizeof(levels), "levels, seed %d", (int)seed);
+    }
+}
+
+Test(exec, a_device_keeps_values_apart_from_the_process)
+{
+    struct rank r;
+    float *w;
+
+    device = fake_device(1 << 20);
+    start_rank(&r, 1, true, NULL);
+    w = tri_exec_value(r.exec, r.net.w1);
+    w[0] = 7; /* not pushed */
+    cr_assert_eq(tri_exec_pull(r.exec, r.net.w1), TRI_OK);
+    cr_assert_eq(w[0], weight(0, 0));
+    cr_assert_eq(tri_exec_graph(r.exec), 1);
+    stop_rank(&r);
+}
+
+Test(exec, too_small_a_device_is_told_with_what_the_run_needs)
+{
+    struct rank r;
+
+    cr_assert_eq(tri_layout_create(&r.layout), TRI_OK);
+    r.program = net_program(&r.net, 2, true, r.layout);
+    r.program->device = fake_device(100);
+    cr_assert_eq(
+        tri_memory_create(&r.memory, r.program->device, r.layout, &r.program, 1, NULL, NULL),
+        TRI_ERR_NOMEM);
+    cr_assert_neq(strstr(tri_error_text(), "fake device has no room for"), NULL);
+    cr_assert_neq(strstr(tri_error_text(), "MB for the values of a step"), NULL, "%s",
+                  tri_error_text());
+    tri_program_destroy(r.program);
+    tri_layout_destroy(r.layout);
 }
 
 static int expect_comm_failure(struct tri_comm *c, void *arg)
