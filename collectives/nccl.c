@@ -135,7 +135,7 @@ static tri_status gather_slices_nccl(struct tri_comm *base, void *buf, int64_t c
                                      enum tri_dtype dtype, int slices)
 {
     struct comm_nccl *c = self_of(base);
-    ncclDataType_t type;
+    ncclDataType_t type = ncclFloat32;
     ncclResult_t r;
     int64_t first, n;
 
@@ -160,7 +160,7 @@ static tri_status reduce_scatter_nccl(struct tri_comm *base, void *buf, int64_t 
                                       enum tri_dtype dtype, int slices, bool fixed_tree)
 {
     struct comm_nccl *c = self_of(base);
-    ncclDataType_t type;
+    ncclDataType_t type = ncclFloat32;
     ncclResult_t r;
     int64_t first, n;
 
@@ -189,7 +189,7 @@ static tri_status allreduce_nccl(struct tri_comm *base, void *buf, int64_t count
     static const ncclRedOp_t ops[] = {
         [TRI_REDUCE_SUM] = ncclSum, [TRI_REDUCE_MIN] = ncclMin, [TRI_REDUCE_MAX] = ncclMax};
     struct comm_nccl *c = self_of(base);
-    ncclDataType_t type;
+    ncclDataType_t type = ncclFloat32;
     ncclResult_t r;
 
     TRI_TRY(tri_nccl_enter(c, "allreduce"));
