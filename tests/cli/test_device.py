@@ -28,8 +28,11 @@ def resnet(t):
                     data={"path": "data.h5", "batch": 16, "grain": 4}, optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9})
 
 
-def train(t, config, run, *args, ranks=1, kind="cuda"):
-    r = t.train(config, f"run.dir={t.path(run)}", f"device.kind={kind}", *args, ranks=ranks, timeout=200)
+SHARED = {"EMULATE_SHARED": "1"}  # all ranks on one device
+
+
+def train(t, config, run, *args, ranks=1, kind="cuda", env=None):
+    r = t.train(config, f"run.dir={t.path(run)}", f"device.kind={kind}", *args, ranks=ranks, env=env, timeout=200)
     if "has no kernel" in r.err:
         raise Skip(next(line for line in r.err.splitlines() if "has no kernel" in line))
     return r.expect(0)
@@ -39,17 +42,17 @@ def losses(t, run):
     return [float(m["loss"]) for m in t.metrics(run)]
 
 
-def same_as_cpu(t, config, ranks, *args):
+def same_as_cpu(t, config, ranks, *args, env=None):
     """Trains on both, in the folders cpu-<ranks> and cuda-<ranks>."""
     train(t, config, f"cpu-{ranks}", *args, ranks=ranks, kind="cpu")
-    r = train(t, config, f"cuda-{ranks}", *args, ranks=ranks)
+    r = train(t, config, f"cuda-{ranks}", *args, ranks=ranks, env=env)
     assert "computing on" in r.err, r.err
     close(losses(t, f"cuda-{ranks}"), losses(t, f"cpu-{ranks}"), TOLERANCE)
 
 
-def with_graphs(t, config, ranks, *args):
+def with_graphs(t, config, ranks, *args, env=None):
     """Graphs change no bit of the run in cuda-<ranks>; what the run said."""
-    r = train(t, config, f"graph-{ranks}", "device.graph=true", *args, ranks=ranks)
+    r = train(t, config, f"graph-{ranks}", "device.graph=true", *args, ranks=ranks, env=env)
     keys = ("loss", "grad_norm")
     equal(t.texts(*keys, run=f"graph-{ranks}"), t.texts(*keys, run=f"cuda-{ranks}"), "with graphs")
     return r
@@ -61,18 +64,34 @@ def test_mlp_on_1_rank(t):
     assert "a step is 1 graph" in with_graphs(t, config, 1).err
 
 
-def test_mlp_on_2_and_4_ranks(t):
+def test_mlp_by_nccl(t):
     config = mlp(t)
     for ranks in (2, 4):
         same_as_cpu(t, config, ranks, "debug.hash_every=2")
         r = with_graphs(t, config, ranks, "debug.hash_every=2")
-        assert ("a step is 1 graph" if "by NCCL" in r.err else "cut where gradients") in r.err, r.err
+        assert "exchanged by NCCL" in r.err and "a step is 1 graph\n" in r.err, r.err
 
 
-def test_gradients_by_mpi_in_two_levels(t):
+def test_mlp_by_mpi_where_ranks_share_a_device(t):
     config = mlp(t)
-    same_as_cpu(t, config, 4, "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
-    with_graphs(t, config, 4, "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
+    for ranks in (2, 4):
+        same_as_cpu(t, config, ranks, "debug.hash_every=2", env=SHARED)
+        r = with_graphs(t, config, ranks, "debug.hash_every=2", env=SHARED)
+        assert "ranks 0 and 1 share the device" in r.err and "cut where gradients are handed to MPI" in r.err, r.err
+
+
+def test_two_levels(t):
+    config = mlp(t)
+    args = ("debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
+    same_as_cpu(t, config, 4, *args)
+    with_graphs(t, config, 4, *args)
+
+
+def test_two_levels_by_mpi(t):
+    config = mlp(t)
+    args = ("debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2")
+    same_as_cpu(t, config, 4, *args, env=SHARED)
+    with_graphs(t, config, 4, *args, env=SHARED)
 
 
 def test_deterministic_runs_repeat(t):
@@ -106,6 +125,14 @@ def test_checkpoints_go_from_device_to_device(t):
         close(losses(t, run), losses(t, "cpu"), TOLERANCE)
         for name, w in t.params(8, "cpu").items():
             close(t.params(8, run)[name], w, 1e-4)
+
+
+def test_no_device_is_refused(t):
+    config = mlp(t)
+    r = t.train(config, "device.kind=cuda", env={"EMULATE_DEVICES": "0"})
+    r.expect(2, "'device.kind' cuda: no CUDA device")
+    r = t.train(config, "device.kind=auto", env={"EMULATE_DEVICES": "0"}).expect(0)
+    assert "computing on" not in r.err, r.err
 
 
 def test_eval_reads_the_weights(t):
