@@ -28,9 +28,6 @@ struct exception {
 
 /* Kinds that the CUDA table may lack. One that it has must not be listed. */
 static const struct exception without_kernel[] = {
-    {TRI_OP_BATCHNORM, "to be written"},
-    {TRI_OP_BATCHNORM_GRAD, "to be written"},
-    {TRI_OP_BATCHNORM_INFER, "to be written"},
     {TRI_OP_COMPRESS, "to be written"},
     {TRI_OP_DECOMPRESS, "to be written"},
     {TRI_OP_LOWRANK_LEFT, "to be written"},

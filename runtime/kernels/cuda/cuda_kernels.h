@@ -59,6 +59,9 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(ADAMW, adamw)                                                                                \
     X(STEP_END, step_end)                                                                          \
     X(SCALE_END, scale_end)                                                                        \
+    X(BATCHNORM, batchnorm)                                                                        \
+    X(BATCHNORM_GRAD, batchnorm_grad)                                                              \
+    X(BATCHNORM_INFER, batchnorm_infer)                                                            \
     X(BATCHNORM_RUNNING, batchnorm_running)                                                        \
     X(INJECT, inject)
 
