@@ -1,6 +1,7 @@
 /* trireme generate: text from a checkpoint. One process, no MPI. */
 #include "launch/command.h"
 #include "launch/config.h"
+#include "launch/device_choice.h"
 #include "launch/env.h"
 #include "launch/generate.h"
 #include "launch/threads.h"
@@ -21,6 +22,7 @@ struct generate {
     struct tri_config *cfg;
     struct tri_tokenizer *tokenizer;
     struct tri_token_list ids;
+    struct tri_device *device;
     struct tri_generator *generator;
 };
 
@@ -85,6 +87,17 @@ static tri_status encode_prompt(struct generate *g, const struct tri_model_dims 
     return TRI_OK;
 }
 
+/* The checkpoint may have been written on a machine with a device, and be read on one without. */
+static tri_status choose_device(struct generate *g)
+{
+    struct tri_device_options o = g->cfg->device;
+    bool own;
+
+    if (o.kind == TRI_DEVICE_CUDA)
+        o.kind = TRI_DEVICE_AUTO;
+    return tri_device_choose(&o, NULL, &g->device, &own);
+}
+
 static tri_status open_model(struct generate *g)
 {
     struct tri_env_settings env;
@@ -100,7 +113,8 @@ static tri_status open_model(struct generate *g)
     tri_env_read_settings(&env);
     TRI_TRY(tri_threads_choose(0, env.threads, NULL, &threads));
     omp_set_num_threads(threads);
-    TRI_TRY(tri_generator_create(&dims, g->ids.count, threads, &g->generator));
+    TRI_TRY(choose_device(g));
+    TRI_TRY(tri_generator_create(&dims, g->ids.count, threads, g->device, &g->generator));
     s = tri_generator_session(g->generator);
     while (nparams < s->ntensor && s->kept[nparams].param)
         nparams++;
@@ -161,6 +175,7 @@ static int run_generate(const struct tri_command *self, int argc, char **argv)
             st = write_text(&g);
     }
     tri_generator_destroy(g.generator);
+    tri_device_destroy(g.device);
     tri_free(g.ids.ids);
     tri_tokenizer_destroy(g.tokenizer);
     tri_config_destroy(g.cfg);

@@ -19,10 +19,11 @@ struct tri_generator {
     struct tri_candidate *candidate; /* vocab */
 };
 
-static tri_status compile(struct tri_generator *g, const struct tri_model_dims *dims, int threads)
+static tri_status compile(struct tri_generator *g, const struct tri_model_dims *dims, int threads,
+                          struct tri_device *device)
 {
     struct tri_compile_spec spec = {
-        .dims = dims, .mesh = tri_mesh_data(1, 0), .threads = threads, .device = tri_device_cpu()};
+        .dims = dims, .mesh = tri_mesh_data(1, 0), .threads = threads, .device = device};
 
     TRI_TRY(tri_layout_create(&g->session.layout));
     TRI_TRY(tri_compile_generate(&spec, g->prompt, g->session.layout, &g->session.extra[PROMPT]));
@@ -43,7 +44,7 @@ static void find_values(struct tri_generator *g, int which, int64_t n)
 }
 
 tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t prompt, int threads,
-                                struct tri_generator **out)
+                                struct tri_device *device, struct tri_generator **out)
 {
     struct tri_generator *g = tri_calloc(1, sizeof(*g), "generator");
     tri_status st;
@@ -53,7 +54,7 @@ tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t promp
     g->context = dims->context;
     g->vocab = dims->vocab;
     g->prompt = prompt;
-    TRI_TRY_GOTO(st, compile(g, dims, threads), destroy);
+    TRI_TRY_GOTO(st, compile(g, dims, threads, device), destroy);
     TRI_TRY_GOTO(st, tri_session_start(&g->session, NULL), destroy);
     TRI_TRY_GOTO(st, tri_session_fill(&g->session, 0), destroy);
     find_values(g, PROMPT, prompt);

@@ -13,7 +13,7 @@ struct tri_generator;
 /* A generator of one sequence: the first `prompt` (>= 1) tokens run in one piece, the others one by
  * one. Local. */
 tri_status tri_generator_create(const struct tri_model_dims *dims, int64_t prompt, int threads,
-                                struct tri_generator **out) TRI_CHECKED;
+                                struct tri_device *device, struct tri_generator **out) TRI_CHECKED;
 void tri_generator_destroy(struct tri_generator *g);
 /* The tensors to fill with the model's weights. Local. */
 struct tri_session *tri_generator_session(struct tri_generator *g);
