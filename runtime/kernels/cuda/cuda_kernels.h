@@ -51,6 +51,11 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(SOFTMAX_XENT_FUSED, softmax_xent_fused)                                                      \
     X(MSE, mse)                                                                                    \
     X(MSE_GRAD, mse_grad)                                                                          \
+    X(COMPRESS, compress)                                                                          \
+    X(DECOMPRESS, decompress)                                                                      \
+    X(LOWRANK_LEFT, lowrank_left)                                                                  \
+    X(LOWRANK_RIGHT, lowrank_right)                                                                \
+    X(LOWRANK_PRODUCT, lowrank_product)                                                            \
     X(COMMIT, commit)                                                                              \
     X(STEP_BEGIN, step_begin)                                                                      \
     X(SUMSQ, sumsq)                                                                                \

@@ -43,6 +43,11 @@
     X(ADAMW, adamw)                                                                                \
     X(MSE, mse)                                                                                    \
     X(MSE_GRAD, mse_grad)                                                                          \
+    X(COMPRESS, compress)                                                                          \
+    X(DECOMPRESS, decompress)                                                                      \
+    X(LOWRANK_LEFT, lowrank_left)                                                                  \
+    X(LOWRANK_RIGHT, lowrank_right)                                                                \
+    X(LOWRANK_PRODUCT, lowrank_product)                                                            \
     X(COMMIT, commit)                                                                              \
     X(STEP_BEGIN, step_begin)                                                                      \
     X(CONTROL, control)                                                                            \
