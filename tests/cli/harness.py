@@ -19,6 +19,7 @@ except ImportError as why:
     sys.exit(0)
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+DEVICE = os.environ.get("TRI_TEST_DEVICE")  # device.kind of every run that names none
 ENV = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -61,6 +62,8 @@ class Case:
         sections.setdefault("run", {})
         sections["run"].setdefault("dir", self.path("run"))
         sections["run"].setdefault("threads", 1)
+        if DEVICE:
+            sections.setdefault("device", {}).setdefault("kind", DEVICE)
         with open(self.path(name), "w") as f:
             json.dump(sections, f, indent=1)
         return self.path(name)
