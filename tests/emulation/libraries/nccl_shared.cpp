@@ -42,12 +42,12 @@ struct emu::Shared::Rank {
     int numbers[2];
 };
 
-struct emu::Shared::Header {
+struct alignas(64) emu::Shared::Header {
     std::atomic<uint32_t> connected;
     Rank rank[MAX_RANKS];
 };
 
-struct emu::Shared::Box {
+struct alignas(64) emu::Shared::Box {
     std::atomic<uint32_t> written, read; /* pieces */
     size_t bytes;                        /* of the piece */
     char piece[PIECE];
