@@ -3,7 +3,7 @@
 PACKAGES_BUILD=(gcc libc6-dev meson ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
     libdnnl-dev libyaml-dev libhwloc-dev zlib1g-dev)
 PACKAGES_DATA=(dataset-fashion-mnist bible-kjv bible-kjv-text) # real images, real text
-PACKAGES_TEST=(libcriterion-dev python3 python3-numpy python3-h5py iproute2)
+PACKAGES_TEST=(g++ libcriterion-dev python3 python3-numpy python3-h5py iproute2)
 
 # missing_packages NAME...: those that are not installed
 missing_packages() {

@@ -1,26 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Last line: "N passed, N failed, N skipped", single cases counted.
-#   tests/run.sh [--emulate] [--sanitize address|thread] [meson test arguments, such as --suite unit]
-# --emulate adds CUDA on emulated devices (tests/emulation/README.md): suite "emulation".
+#   tests/run.sh [--sanitize address|thread] [meson test arguments, such as --suite unit]
+# CUDA is compiled where nvcc is found, and tested on emulated devices everywhere (tests/emulation/README.md: suite "emulation").
 # With --sanitize thread only the suite "sanitize" runs, unless the arguments name others.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 . launch/packages.sh
 
 build=build-test
-options=(-Dtests=true)
-if [ "${1:-}" = --emulate ]; then
-    build=build-emulate
-    options+=(-Demulate=true -Dcuda=disabled)
-    shift
-fi
+options=(-Dtests=true -Demulate=true)
 if [ "${1:-}" = --sanitize ]; then
-    [ "$build" = build-test ] && build=build-${2:-} || build+=-${2:-}
+    build=build-${2:-}
     case "${2:-}" in
-    address) options+=(-Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized) ;;
-    thread) options+=(-Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized) ;;
+    address) options+=(-Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized) ;;
+    thread) options+=(-Dcuda=disabled -Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized) ;;
     *)
-        echo "usage: tests/run.sh [--emulate] [--sanitize address|thread] [meson test arguments]" >&2
+        echo "usage: tests/run.sh [--sanitize address|thread] [meson test arguments]" >&2
         exit 2
         ;;
     esac
