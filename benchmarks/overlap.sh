@@ -34,18 +34,21 @@ END
 for ((i = 1; i <= rounds; i++)); do # by turns, so that both meet the same other work on the machine
     for overlap in true false; do
         tests/cluster/cluster.sh --rate "$rate" 2x1 "$program" bench step "$work/run.yaml" --steps "$steps" \
-            --json "$work/$overlap.$i.json" "gradient.overlap=$overlap" "$@" >/dev/null 2>"$work/errors" ||
+            --json "$work/$overlap.$i.json" --link "network namespaces, $rate" "gradient.overlap=$overlap" "$@" >/dev/null 2>"$work/errors" ||
             { cat "$work/errors" >&2; exit 1; }
     done
 done
 python3 - "$work" "$rate" "$json" <<'END'
 import glob, json, sys
 work, rate, out = sys.argv[1:]
+sys.path.insert(0, "benchmarks")
+import environment
 best = {}
 for overlap in ("true", "false"):
-    runs = [json.load(open(p)) for p in glob.glob(f"{work}/{overlap}.*.json")]
+    runs = [environment.read(p) for p in glob.glob(f"{work}/{overlap}.*.json")]
     best[overlap] = min(runs, key=lambda r: r["best_ms"])
 on, off = best["true"], best["false"]
+environment.require_alike(dict(on=on, off=off))
 link, backward = off["exchange_ms"], off["backward_ms"]
 saved = (off["best_ms"] - on["best_ms"]) / min(link, backward)
 print(f"{'overlap':8} {'step ms':>8} {'median':>8} {'exposed':>8} {'backward':>8} {'exchange':>8}   (ms; best round)")

@@ -5,6 +5,8 @@
 
 #include <limits.h>
 #include <mpi.h>
+#include <stdio.h>
+#include <string.h>
 
 #define TRI_MPI(call)                                                                              \
     do {                                                                                           \
@@ -158,4 +160,14 @@ bool tri_mpi_thread_multiple(void)
     if (tri_mpi_started())
         (void)MPI_Query_thread(&level);
     return level == MPI_THREAD_MULTIPLE;
+}
+
+void tri_mpi_library(char *out, size_t bytes)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int len = 0;
+
+    (void)MPI_Get_library_version(text, &len);
+    text[strcspn(text, ",\n")] = '\0'; /* behind it: who built it, and where */
+    (void)snprintf(out, bytes, "%s", text);
 }

@@ -36,5 +36,7 @@ void tri_topology_finish(struct tri_topology *t);
 /* MPI is initialised, and not finalised; with MPI_THREAD_MULTIPLE. Local. */
 bool tri_mpi_started(void);
 bool tri_mpi_thread_multiple(void);
+/* Name and version of the MPI library, such as "Open MPI v4.1.4". Local. */
+void tri_mpi_library(char *out, size_t bytes);
 
 #endif

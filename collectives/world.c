@@ -160,8 +160,7 @@ uint64_t tri_world_exchange_bytes(const struct tri_world *w)
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
-        if (comms[i] != NULL && comms[i]->ops->bytes_sent != NULL)
-            bytes += comms[i]->ops->bytes_sent(comms[i]);
+        bytes += tri_comm_bytes_sent(comms[i]);
     return bytes;
 }
 

@@ -1,6 +1,7 @@
 /* See bench.h. */
 #include "launch/bench.h"
 
+#include "collectives/machine.h"
 #include "runtime/checkpoint/files.h"
 #include "runtime/exec/simulate.h"
 #include "runtime/kernels/kernels.h"
@@ -10,6 +11,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#if defined(__clang__)
+#define COMPILER "" /* __VERSION__ says it */
+#else
+#define COMPILER "gcc "
+#endif
 
 tri_status tri_bench_limits(struct tri_comm *comm, int threads, struct tri_bench_limits *out)
 {
@@ -59,23 +66,57 @@ static void find_cpu(char *out, size_t bytes)
         (void)fclose(f);
 }
 
-void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_world *world,
-                     int threads)
+/* What the system knows of the link between nodes; false: nothing. */
+static bool find_link(char *out, size_t bytes)
 {
-    const struct tri_topology *t = world != NULL ? &world->topology : NULL;
-    char cpu[128], now[32];
+    struct tri_machine m;
+
+    tri_machine_read(&m);
+    if (m.link_mbit > 0)
+        (void)snprintf(out, bytes, "%s, %d Mbit/s", m.link, m.link_mbit);
+    else
+        (void)snprintf(out, bytes, "%s", m.link);
+    return m.link[0] != '\0';
+}
+
+static void append_text(struct tri_text *t, const char *key, const char *value)
+{
+    tri_text_printf(t, ", \"%s\": ", key);
+    if (value != NULL)
+        tri_text_json_string(t, value);
+    else
+        tri_text_printf(t, "null");
+}
+
+void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_bench_setting *s)
+{
+    const struct tri_topology *t = s->topology;
+    const char *link = s->link;
+    char cpu[128], mpi[64], products[64], known[64], now[32];
     time_t seconds = time(NULL);
     struct tm utc;
 
     find_cpu(cpu, sizeof(cpu));
+    tri_mpi_library(mpi, sizeof(mpi));
+    tri_kernels_cpu_library(products, sizeof(products));
     (void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-    tri_text_printf(json, "{\"benchmark\": \"%s\", \"version\": \"%s\", \"cpu\": ", name,
+    tri_text_printf(json, "{\"benchmark\": \"%s\", \"environment\": {\"version\": \"%s\"", name,
                     TRI_VERSION);
-    tri_text_json_string(json, cpu);
-    tri_text_printf(json, ", \"cores\": %ld, \"ranks\": %d, \"nodes\": %d, \"threads\": %d",
-                    sysconf(_SC_NPROCESSORS_ONLN), t != NULL ? t->size : 1,
-                    t != NULL ? t->nodes : 1, threads);
-    tri_text_printf(json, ", \"time\": \"%s\"", now);
+    append_text(json, "commit", tri_bench_commit);
+    append_text(json, "compiler", COMPILER __VERSION__);
+    append_text(json, "mpi", mpi);
+    append_text(json, "products", products);
+    append_text(json, "cpu", cpu);
+    tri_text_printf(json, ", \"cores\": %ld", sysconf(_SC_NPROCESSORS_ONLN));
+    if (link == NULL && t != NULL && t->nodes > 1 && !t->pretended &&
+        find_link(known, sizeof(known)))
+        link = known;
+    append_text(json, "link", link);
+    tri_text_printf(json, ", \"ranks\": %d, \"nodes\": %d, \"pretended\": %s, \"threads\": %d",
+                    t != NULL ? t->size : 1, t != NULL ? t->nodes : 1,
+                    t != NULL && t->pretended ? "true" : "false", s->threads);
+    append_text(json, "time", now);
+    tri_text_printf(json, "}");
 }
 
 tri_status tri_bench_write(const struct tri_comm *comm, const char *path,

@@ -8,7 +8,8 @@
 #include "runtime/core/text.h"
 
 /* One of `trireme bench NAME`. argv[0] is NAME; returns the exit code. */
-extern const struct tri_command tri_bench_allreduce, tri_bench_kernels, tri_bench_step;
+extern const struct tri_command tri_bench_allreduce, tri_bench_kernels, tri_bench_scaling,
+    tri_bench_step;
 
 /* Measured on all ranks at once, each with `threads` threads, and summed over them: operations a
  * second of the best square product (N = 768 and 1536) and bytes a second of a triad. comm NULL:
@@ -22,11 +23,20 @@ tri_status tri_bench_limits(struct tri_comm *comm, int threads,
 /* Sorts the n times; best and median. n >= 1. Local. */
 void tri_bench_sort(double *times, int n, double *best, double *median);
 
-/* Opens the object of a result: "benchmark", "version", "cpu", "cores", "ranks", "nodes",
- * "threads", "time"; the caller appends its own members behind a comma and the closing brace.
- * world NULL: one rank. Local. */
-void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_world *world,
-                     int threads);
+/* Of the build, as git describes it; "unknown" where it did not. */
+extern const char *const tri_bench_commit;
+
+/* What the caller knows of the environment of a result. */
+struct tri_bench_setting {
+    const struct tri_topology *topology; /* borrowed; NULL: one rank without MPI */
+    int threads;                         /* of a rank */
+    const char *link;                    /* between nodes, in the user's words; NULL: not stated */
+};
+/* Opens the object of a result: "benchmark" and "environment", which holds version, commit,
+ * compiler, mpi, products (their library), cpu, cores (of this node), link, ranks, nodes, pretended
+ * (nodes), threads, time. The caller appends its own members behind a comma and the closing brace.
+ * Local. */
+void tri_bench_begin(struct tri_text *json, const char *name, const struct tri_bench_setting *s);
 /* Writes the text to `path` on rank 0 of comm; NULL: nowhere. Local. */
 tri_status tri_bench_write(const struct tri_comm *comm, const char *path,
                            const struct tri_text *json) TRI_CHECKED;

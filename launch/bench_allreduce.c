@@ -47,6 +47,7 @@ struct bench {
     int ndtypes;
     void *window, *plain; /* of the largest size */
     struct tri_text json;
+    const char *link; /* as stated */
     int lines;
 };
 
@@ -328,7 +329,8 @@ static tri_status run_opened(struct bench *b, const char *path)
 
     b->control = b->env.world->control;
     TRI_TRY(open_ways(b));
-    tri_bench_begin(&b->json, "allreduce", b->env.world, 1);
+    tri_bench_begin(&b->json, "allreduce",
+                    &(struct tri_bench_setting){&b->env.world->topology, 1, b->link});
     tri_text_printf(&b->json, ", \"lines\": [");
     TRI_TRY(measure_all(b));
     TRI_TRY(measure_handover(&best, &median));

@@ -403,7 +403,7 @@ static tri_status run_all(struct bench *b, const char *json)
     TRI_TRY(measure_limits(b));
     printf("%-10s %-19s %-22s %-30s %10s %8s %7s %6s\n", "model", "op", "kernel", "shapes",
            "time us", "GFLOP/s", "GB/s", "limit%");
-    tri_bench_begin(&b->json, "kernels", NULL, b->threads);
+    tri_bench_begin(&b->json, "kernels", &(struct tri_bench_setting){.threads = b->threads});
     tri_text_printf(&b->json, ",\n \"device\": ");
     tri_text_json_string(&b->json, b->device->name);
     tri_text_printf(

@@ -117,6 +117,32 @@ tri_status tri_env_init(struct tri_env *env)
     return TRI_OK;
 }
 
+tri_status tri_env_enter_first(const struct tri_env *env, int ranks, struct tri_env *out)
+{
+    static MPI_Comm first;
+
+    *out = (struct tri_env){.rank = env->rank, .size = ranks};
+    if (MPI_Comm_split(MPI_COMM_WORLD, env->rank < ranks ? 0 : MPI_UNDEFINED, env->rank, &first) !=
+        MPI_SUCCESS)
+        return tri_fail(TRI_ERR_COMM, "the first %d ranks cannot be split from the others", ranks);
+    if (first == MPI_COMM_NULL)
+        return TRI_OK;
+    out->mpi_comm = &first;
+    return tri_world_create(&first, NULL, &out->world);
+}
+
+void tri_env_leave(struct tri_env *first)
+{
+    MPI_Comm comm;
+
+    tri_world_destroy(first->world);
+    if (first->mpi_comm != NULL) {
+        comm = *(const MPI_Comm *)first->mpi_comm;
+        (void)MPI_Comm_free(&comm);
+    }
+    *first = (struct tri_env){0};
+}
+
 void tri_env_finish(struct tri_env *env)
 {
     int started = 0;

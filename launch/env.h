@@ -47,6 +47,13 @@ tri_status tri_env_check_launcher(const struct tri_env_launcher *l, int rank, in
 tri_status tri_env_init(struct tri_env *env) TRI_CHECKED;
 /* Deadline of every call on the job's communicators. Same on all ranks. Local. */
 void tri_env_set_timeout(struct tri_env *env, int64_t timeout_ms);
+/* The first `ranks` ranks (1..env->size) as a job of their own, in *out; on the others out->world
+ * is NULL. One at a time: give it back with tri_env_leave before the next, and before
+ * tri_env_finish. Collective; the creation of the new world is so for its ranks. */
+tri_status tri_env_enter_first(const struct tri_env *env, int ranks,
+                               struct tri_env *out) TRI_CHECKED;
+/* Collective over the ranks of `first`. A zeroed one does nothing. */
+void tri_env_leave(struct tri_env *first);
 /* Ends MPI in order. Collective. */
 void tri_env_finish(struct tri_env *env);
 /* Ends the whole job at once: for failures that other ranks may not know of. */

@@ -13,6 +13,11 @@ enum {
     COMPARE_BYTES = 1 << 16 /* piece of data compared at a time */
 };
 
+uint64_t tri_comm_bytes_sent(const struct tri_comm *c)
+{
+    return c != NULL && c->ops->bytes_sent != NULL ? c->ops->bytes_sent(c) : 0;
+}
+
 int tri_comm_rank(const struct tri_comm *c)
 {
     return c != NULL ? c->rank : 0;

@@ -73,6 +73,8 @@ tri_status tri_comm_broadcast(struct tri_comm *c, void *buf, size_t bytes, int r
 tri_status tri_comm_allgather(struct tri_comm *c, const void *send, size_t bytes,
                               void *recv) TRI_CHECKED;
 tri_status tri_comm_barrier(struct tri_comm *c) TRI_CHECKED;
+/* 0 where the transport does not count. Local. */
+uint64_t tri_comm_bytes_sent(const struct tri_comm *c);
 int tri_comm_rank(const struct tri_comm *c);
 int tri_comm_size(const struct tri_comm *c);
 void tri_comm_destroy(struct tri_comm *c);

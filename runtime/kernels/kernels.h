@@ -67,6 +67,8 @@ struct tri_kernel_ops {
 /* TRI_OP_COUNT entries; NULL where the table has no kernel of the kind. */
 extern const struct tri_kernel_ops *const tri_kernels_ref[TRI_OP_COUNT];
 extern const struct tri_kernel_ops *const tri_kernels_cpu[TRI_OP_COUNT];
+/* Name and version of the library of products that they use, such as "oneDNN 2.6.3". Local. */
+void tri_kernels_cpu_library(char *out, size_t bytes);
 /* Kernels of a CUDA device: buffers lie in its memory, run enqueues on args->stream. Only in builds
  * with CUDA; reach it through tri_device.kernels. */
 extern const struct tri_kernel_ops *const tri_kernels_cuda[TRI_OP_COUNT];

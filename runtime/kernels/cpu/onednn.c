@@ -6,6 +6,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 static dnnl_engine_t engine;
@@ -235,4 +236,11 @@ void tri_onednn_nchw(const struct tri_shape *nhwc, int64_t dim[4])
     dim[1] = nhwc->dim[3];
     dim[2] = nhwc->dim[1];
     dim[3] = nhwc->dim[2];
+}
+
+void tri_kernels_cpu_library(char *out, size_t bytes)
+{
+    const dnnl_version_t *v = dnnl_version();
+
+    (void)snprintf(out, bytes, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
