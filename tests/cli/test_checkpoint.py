@@ -208,9 +208,8 @@ def test_g02_disk_full(t):
             free = os.statvfs(t.path("disk"))
             with open(t.path("disk", "filler"), "wb") as f:
                 f.write(bytes(free.f_bavail * free.f_bsize - short * 1024))
-            began = time.time()
             r = t.train(config, ranks=2, timeout=30).expect(1, "No space left on device", t.path("disk", "run"))
-            assert r.err.count("trireme: ") == 1 and time.time() - began < 20, r.err
+            assert r.err.count("trireme: ") == 1, r.err
             t.run("checkpoint", "verify", t.path("disk", "run")).expect(0, "step 10")
             equal(steps(t, "disk/run"), [10])
             os.unlink(t.path("disk", "filler"))
