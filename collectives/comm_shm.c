@@ -462,3 +462,12 @@ tri_status tri_comm_shm_create(const void *mpi_comm, const char *name, size_t st
     *out = NULL;
     return st;
 }
+
+void *tri_comm_shm_part(const struct tri_comm *c, const void *buf, int rank)
+{
+    const struct comm_shm *s = (const struct comm_shm *)(const void *)c;
+    const struct tri_shm_window *w = tri_shm_window_find(s->windows, buf, 1);
+
+    TRI_ASSERT(c->ops == &shm_ops);
+    return w != NULL ? w->part[rank] + ((const unsigned char *)buf - w->part[c->rank]) : NULL;
+}

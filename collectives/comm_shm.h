@@ -16,5 +16,8 @@
  * and rank 0 logs the reason. Collective. */
 tri_status tri_comm_shm_create(const void *mpi_comm, const char *name, size_t staging_bytes,
                                int64_t timeout_ms, struct tri_comm **out) TRI_CHECKED;
+/* The place in the memory of `rank` that belongs to buf, which lies in memory of alloc(); NULL: in
+ * none that is shared. Local. */
+void *tri_comm_shm_part(const struct tri_comm *c, const void *buf, int rank);
 
 #endif

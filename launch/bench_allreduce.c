@@ -4,48 +4,35 @@
  * that of the slowest rank. Values are small integers, so that every order of additions gives the
  * same bits, 16-bit types included (they sum in f32 and round once). */
 #include "launch/bench.h"
+#include "launch/bench_ways.h"
 
-#include "collectives/comm_library.h"
-#include "collectives/comm_mpi.h"
-#include "collectives/comm_shm.h"
 #include "collectives/reduce.h"
 #include "runtime/core/counter.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MAX_WAYS = 8,
     MAX_SIZES = 40,
     MAX_REPEATS = 100,
-    PERIOD = 3, /* values repeat after so many elements */
-    TIMEOUT_MS = 120000,
-    STAGING_BYTES = 4 << 20,
+    PERIOD = 3,  /* values repeat after so many elements */
     PASSES = 200 /* of the hand-over between threads */
 };
 static const int64_t MEASURE_NS = 200000000; /* of each line, checks not counted */
 
-struct way {
-    const char *name;
-    struct tri_comm *comm; /* NULL: the plain sum without any exchange */
-    tri_rounds_make *make; /* set for rounds */
-    void *buf;
-};
-
 struct bench {
     struct tri_env env;
-    struct tri_comm *control, *shm, *mpi, *library;
-    struct way way[MAX_WAYS];
-    int nways;
+    struct tri_comm *control; /* borrowed */
+    struct tri_bench_ways ways;
     size_t size[MAX_SIZES];
     int nsizes;
     enum tri_dtype dtype[3];
     int ndtypes;
-    void *window, *plain; /* of the largest size */
     struct tri_text json;
     const char *link; /* as stated */
     int lines;
@@ -148,36 +135,10 @@ static int64_t count_wrong(const unsigned char *buf, int64_t count, size_t elem,
     return wrong;
 }
 
-/* The limit: each rank sums as many slices as there are ranks, all its own, into all of them, which
- * reads and writes what a sum in shared windows reads and writes. */
-static tri_status sum_plain(const struct bench *b, void *buf, int64_t count, enum tri_dtype dtype)
-{
-    enum { MAX_SLICES = 64 };
-    int size = b->env.size < MAX_SLICES ? b->env.size : MAX_SLICES;
-    void *part[MAX_SLICES];
-    const void *from[MAX_SLICES];
-    int64_t slice = count / size;
-
-    for (int r = 0; r < size; r++)
-        from[r] = part[r] = (unsigned char *)buf + (size_t)(r * slice) * tri_dtype_bytes(dtype);
-    return slice > 0 ? tri_reduce_many(part, size, from, size, 0, slice, dtype, TRI_REDUCE_SUM)
-                     : TRI_OK;
-}
-
-static tri_status sum(const struct bench *b, const struct way *w, int64_t count,
-                      enum tri_dtype dtype)
-{
-    if (w->comm == NULL)
-        return sum_plain(b, w->buf, count, dtype);
-    if (w->make != NULL)
-        tri_comm_mpi_set_algorithm(w->comm, w->make);
-    return tri_comm_allreduce(w->comm, w->buf, count, dtype, TRI_REDUCE_SUM, false);
-}
-
 /* Two turns to warm up, then until enough time or turns have passed; all ranks go by the time of
  * the slowest. */
-static tri_status measure(struct bench *b, const struct way *w, int64_t count, enum tri_dtype dtype,
-                          struct result *out)
+static tri_status measure(struct bench *b, const struct tri_bench_way *w, int64_t count,
+                          enum tri_dtype dtype, struct result *out)
 {
     size_t elem = tri_dtype_bytes(dtype);
     unsigned char before[PERIOD * 8], after[PERIOD * 8];
@@ -188,15 +149,18 @@ static tri_status measure(struct bench *b, const struct way *w, int64_t count, e
     make_values(0, b->env.size, true, dtype, after);
     out->wrong = 0;
     for (int turn = -2; n < MAX_REPEATS && (n < 3 || total * 1e9 < (double)MEASURE_NS); turn++) {
-        int64_t begin;
+        int64_t begin, end;
         double t;
 
         fill(w->buf, count, elem, before);
         TRI_TRY(tri_comm_barrier(b->control));
         begin = tri_now_ns();
-        TRI_TRY(sum(b, w, count, dtype));
-        t = (double)(tri_now_ns() - begin) * 1e-9;
-        if (w->comm != NULL)
+        TRI_TRY(w->sum(&b->ways, w, count, dtype));
+        end = tri_now_ns();
+        if (w->takes_turns)
+            TRI_TRY(tri_comm_allreduce(b->control, &begin, 1, TRI_I64, TRI_REDUCE_MIN, false));
+        t = (double)(end - begin) * 1e-9;
+        if (w->summed)
             out->wrong += count_wrong(w->buf, count, elem, after);
         TRI_TRY(tri_comm_allreduce(b->control, &t, 1, TRI_F64, TRI_REDUCE_MAX, false));
         if (turn < 0)
@@ -208,25 +172,37 @@ static tri_status measure(struct bench *b, const struct way *w, int64_t count, e
     return tri_comm_allreduce(b->control, &out->wrong, 1, TRI_I64, TRI_REDUCE_SUM, false);
 }
 
-static void print_line(struct bench *b, const struct way *w, size_t bytes, enum tri_dtype dtype,
-                       const struct result *r)
+/* Prints what all ways took for one size; the last one is the limit. */
+static void print_lines(struct bench *b, size_t bytes, enum tri_dtype dtype, const struct result *r)
 {
-    double algbw = (double)bytes / r->best_s * 1e-9;
-    double busbw = algbw * 2 * (b->env.size - 1) / b->env.size;
+    const struct tri_bench_ways *ways = &b->ways;
+    double limit_s = r[ways->count - 1].best_s, mpi_s = NAN;
     int64_t count = (int64_t)(bytes / tri_dtype_bytes(dtype));
 
-    if (b->env.rank != 0)
-        return;
-    printf("%11zu %10lld  %-5s %-13s %11.1f %11.1f %8.2f %8.2f %6lld\n", bytes, (long long)count,
-           tri_dtype_name(dtype), w->name, r->best_s * 1e6, r->median_s * 1e6, algbw, busbw,
-           (long long)r->wrong);
+    for (int k = 0; k < ways->count; k++)
+        mpi_s = ways->way[k].comm == ways->library ? r[k].best_s : mpi_s;
+    for (int k = 0; k < ways->count && b->env.rank == 0; k++) {
+        const char *name = ways->way[k].name;
+        double algbw = (double)bytes / r[k].best_s * 1e-9;
+        double busbw = algbw * 2 * (b->env.size - 1) / b->env.size;
+
+        if (isnan(r[k].best_s))
+            continue;
+        printf("%11zu %10lld  %-5s %-13s %11.1f %11.1f %8.2f %8.2f %6lld %7.2f %6.1f\n", bytes,
+               (long long)count, tri_dtype_name(dtype), name, r[k].best_s * 1e6,
+               r[k].median_s * 1e6, algbw, busbw, (long long)r[k].wrong, mpi_s / r[k].best_s,
+               100 * limit_s / r[k].best_s);
+        tri_text_printf(&b->json,
+                        "%s\n  {\"size\": %zu, \"count\": %lld, \"dtype\": \"%s\", \"algorithm\": "
+                        "\"%s\", \"time_us\": %.3f, \"median_us\": %.3f, \"algbw\": %.4f, "
+                        "\"busbw\": %.4f, \"wrong\": %lld, \"mpi_ratio\": ",
+                        b->lines++ > 0 ? "," : "", bytes, (long long)count, tri_dtype_name(dtype),
+                        name, r[k].best_s * 1e6, r[k].median_s * 1e6, algbw, busbw,
+                        (long long)r[k].wrong);
+        tri_text_json_double(&b->json, mpi_s / r[k].best_s);
+        tri_text_printf(&b->json, ", \"of_limit\": %.4f}", limit_s / r[k].best_s);
+    }
     (void)fflush(stdout);
-    tri_text_printf(&b->json,
-                    "%s\n  {\"size\": %zu, \"count\": %lld, \"dtype\": \"%s\", \"algorithm\": "
-                    "\"%s\", \"time_us\": %.3f, \"median_us\": %.3f, \"algbw\": %.4f, \"busbw\": "
-                    "%.4f, \"wrong\": %lld}",
-                    b->lines++ > 0 ? "," : "", bytes, (long long)count, tri_dtype_name(dtype),
-                    w->name, r->best_s * 1e6, r->median_s * 1e6, algbw, busbw, (long long)r->wrong);
 }
 
 struct partner {
@@ -267,70 +243,41 @@ static tri_status measure_handover(double *best_s, double *median_s)
     return TRI_OK;
 }
 
-static void add_way(struct bench *b, const char *name, struct tri_comm *comm, tri_rounds_make *make,
-                    void *buf)
-{
-    b->way[b->nways++] = (struct way){.name = name, .comm = comm, .make = make, .buf = buf};
-}
-
-/* Communicators, buffers, and the ways that these ranks have. Collective. */
-static tri_status open_ways(struct bench *b)
-{
-    const struct tri_topology *t = &b->env.world->topology;
-    const void *world = b->env.mpi_comm;
-    size_t most = 0;
-
-    for (int i = 0; i < b->nsizes; i++)
-        most = b->size[i] > most ? b->size[i] : most;
-    b->plain = tri_alloc_aligned(most, "data of a benchmark");
-    TRI_TRY(tri_comm_agree(
-        b->control,
-        b->plain != NULL ? TRI_OK : tri_fail(TRI_ERR_NOMEM, "cannot allocate %zu bytes", most)));
-    if (t->nodes == 1 && t->size > 1)
-        TRI_TRY(tri_comm_shm_create(world, "bench", STAGING_BYTES, TIMEOUT_MS, &b->shm));
-    TRI_TRY(tri_comm_mpi_create(world, "bench over MPI", TIMEOUT_MS, &b->mpi));
-    TRI_TRY(tri_comm_library_create(world, "bench by MPI", &b->library));
-    if (b->shm != NULL) {
-        TRI_TRY(b->shm->ops->alloc(b->shm, most, &b->window));
-        add_way(b, "shm window", b->shm, NULL, b->window);
-        add_way(b, "shm staged", b->shm, NULL, b->plain);
-    }
-    add_way(b, "ring", b->mpi, tri_rounds_ring, b->plain);
-    if ((t->size & (t->size - 1)) == 0)
-        add_way(b, "halving", b->mpi, tri_rounds_halving, b->plain);
-    add_way(b, "MPI_Allreduce", b->library, NULL, b->plain);
-    add_way(b, "plain sum", NULL, NULL, b->window != NULL ? b->window : b->plain);
-    return TRI_OK;
-}
-
 static tri_status measure_all(struct bench *b)
 {
-    struct result r;
+    struct result r[TRI_BENCH_MAX_WAYS];
 
     if (b->env.rank == 0)
-        printf("%11s %10s  %-5s %-13s %11s %11s %8s %8s %6s\n", "size", "count", "dtype",
-               "algorithm", "time us", "median us", "algbw", "busbw", "wrong");
+        printf("%11s %10s  %-5s %-13s %11s %11s %8s %8s %6s %7s %6s\n", "size", "count", "dtype",
+               "algorithm", "time us", "median us", "algbw", "busbw", "wrong", "MPI/it", "limit%");
     for (int d = 0; d < b->ndtypes; d++)
-        for (int i = 0; i < b->nsizes; i++)
-            for (int k = 0; k < b->nways; k++) {
-                int64_t count = (int64_t)(b->size[i] / tri_dtype_bytes(b->dtype[d]));
+        for (int i = 0; i < b->nsizes; i++) {
+            int64_t count = (int64_t)(b->size[i] / tri_dtype_bytes(b->dtype[d]));
 
-                if (b->way[k].comm == b->library && b->dtype[d] != TRI_F32)
-                    continue; /* the library has no such type */
-                TRI_TRY(measure(b, &b->way[k], count, b->dtype[d], &r));
-                print_line(b, &b->way[k], b->size[i], b->dtype[d], &r);
+            for (int k = 0; k < b->ways.count; k++) {
+                const struct tri_bench_way *w = &b->ways.way[k];
+
+                r[k].best_s = NAN;
+                if (w->comm != b->ways.library || b->dtype[d] == TRI_F32) /* it has no 16 bits */
+                    TRI_TRY(measure(b, w, count, b->dtype[d], &r[k]));
             }
+            print_lines(b, b->size[i], b->dtype[d], r);
+        }
     return TRI_OK;
 }
 
-static tri_status run_opened(struct bench *b, const char *path)
+static tri_status run_opened(struct bench *b, const char *path, const char *nodes)
 {
     double best, median;
 
+    size_t most = 0;
+
     b->control = b->env.world->control;
-    TRI_TRY(open_ways(b));
+    for (int i = 0; i < b->nsizes; i++)
+        most = b->size[i] > most ? b->size[i] : most;
+    TRI_TRY(tri_bench_ways_open(&b->ways, &b->env, nodes, most));
     tri_bench_begin(&b->json, "allreduce",
-                    &(struct tri_bench_setting){&b->env.world->topology, 1, b->link});
+                    &(struct tri_bench_setting){&b->ways.topology, 1, b->link});
     tri_text_printf(&b->json, ", \"lines\": [");
     TRI_TRY(measure_all(b));
     TRI_TRY(measure_handover(&best, &median));
@@ -344,23 +291,22 @@ static tri_status run_opened(struct bench *b, const char *path)
 
 static void close_all(struct bench *b)
 {
-    if (b->window != NULL)
-        b->shm->ops->free(b->shm, b->window);
-    tri_comm_destroy(b->library);
-    tri_comm_destroy(b->mpi);
-    tri_comm_destroy(b->shm);
-    tri_free(b->plain);
+    tri_bench_ways_close(&b->ways);
     tri_text_finish(&b->json);
     tri_env_finish(&b->env);
 }
 
 static int run_allreduce(const struct tri_command *self, int argc, char **argv)
 {
-    const char *sizes = "4K..64M", *dtypes = "f32", *json = NULL;
-    const struct tri_flag flags[] = {{"sizes", &sizes}, {"dtypes", &dtypes}, {"json", &json}};
+    const char *sizes = "4K..64M", *dtypes = "f32", *json = NULL, *nodes = NULL;
     struct bench b = {0};
+    const struct tri_flag flags[] = {{"sizes", &sizes},
+                                     {"dtypes", &dtypes},
+                                     {"json", &json},
+                                     {"nodes", &nodes},
+                                     {"link", &b.link}};
     struct tri_arguments a;
-    tri_status st = tri_arguments_parse(argc, argv, flags, 3, 0, &a);
+    tri_status st = tri_arguments_parse(argc, argv, flags, 5, 0, &a);
     bool help = st == TRI_OK && a.help;
 
     if (st == TRI_OK && a.npairs > 0)
@@ -378,30 +324,39 @@ static int run_allreduce(const struct tri_command *self, int argc, char **argv)
         return tri_command_refuse_job(st);
     st = tri_env_init(&b.env);
     if (st == TRI_OK)
-        st = run_opened(&b, json);
+        st = run_opened(&b, json, nodes);
     if (st != TRI_OK) {
-        tri_command_error(b.control, b.control != NULL || b.env.rank == 0);
-        tri_env_abort(TRI_EXIT_FAILED);
+        tri_command_error(b.control, st != TRI_ERR_USAGE && (b.control != NULL || b.env.rank == 0));
+        if (st != TRI_ERR_USAGE)
+            tri_env_abort(TRI_EXIT_FAILED);
     }
     close_all(&b);
-    return TRI_EXIT_DONE;
+    return st == TRI_OK ? TRI_EXIT_DONE : TRI_EXIT_REFUSED;
 }
 
 const struct tri_command tri_bench_allreduce = {
     .name = "allreduce",
     .help =
         "usage: mpirun -n N --bind-to none trireme bench allreduce [--sizes 4K..64M] [--dtypes "
-        "f32,bf16,f16] [--json FILE]\n\n"
+        "f32,bf16,f16] [--json FILE]\n"
+        "           [--nodes 2,2] [--link TEXT]\n\n"
         "Times the sum of a buffer over all ranks by each way that they have, and checks every "
         "result:\n"
         "  shm window     the buffer lies in a shared-memory window (ranks of one node)\n"
         "  shm staged     any buffer, through shared staging memory (ranks of one node)\n"
-        "  ring, halving  our rounds over MPI messages\n"
+        "  two-level      inside nodes, between them, inside again, bucket by bucket (several "
+        "nodes)\n"
+        "  ring, halving  our rounds over MPI messages, all ranks alike\n"
         "  MPI_Allreduce  the library, in place\n"
-        "  plain sum      the limit of shm window: each rank sums slices of its own, no exchange\n"
+        "  plain sum      the limit of shm window: each rank sums its slice of the same windows, "
+        "and waits for nobody\n"
+        "  plain link     the limit of two-level: the bytes that must cross the links, without "
+        "a sum\n"
         "size is in bytes; sizes 4K..64M grow by factors of four, 4K,1M is a list. time is the "
         "best repetition of the\nslowest rank, on the thread that makes the call; algbw = size / "
         "time and busbw = algbw * 2 (N-1)/N in GB/s;\nwrong counts wrong elements of all ranks "
-        "and repetitions.\n",
+        "and repetitions; MPI/it is MPI_Allreduce's time / this time, and limit% the limit's. "
+        "--nodes pretends nodes of so many ranks; --link states\nwhat joins the "
+        "nodes, for the environment in the result.\n",
     .run = run_allreduce,
 };

@@ -26,6 +26,17 @@ def test_allreduce_checks_every_algorithm(t):
             close(line["busbw"], line["algbw"] * 2 * (ranks - 1) / ranks, 1e-3)
 
 
+def test_allreduce_in_two_levels(t):
+    for nodes in ([1, 2], [2, 2]):
+        t.run("bench", "allreduce", "--sizes", "24,3M", "--dtypes", "f32,bf16", "--json", "out.json", "--nodes",
+              ",".join(map(str, nodes)), "--link", "none", ranks=sum(nodes)).expect(0)
+        r = result(t)
+        assert r["environment"]["nodes"] == 2 and r["environment"]["pretended"] and r["environment"]["link"] == "none", r
+        assert all(line["wrong"] == 0 for line in r["lines"]), r
+        ways = {line["algorithm"] for line in r["lines"]}
+        assert {"two-level", "ring", "MPI_Allreduce", "plain link"} <= ways and "shm window" not in ways, ways
+
+
 def test_step_leaves_no_run_folder(t):
     t.tokens()
     config = t.config(run=dict(dir=t.path("run"), steps=1, eval_every=0),
@@ -100,6 +111,8 @@ def test_wrong_use_is_refused(t):
     t.run("bench", "speed").expect(2, "'speed'")
     t.run("bench", "allreduce", "--sizes", "much").expect(2, "'much'")
     t.run("bench", "allreduce", "--dtypes", "u8").expect(2, "'u8'")
+    t.run("bench", "allreduce", "--nodes", "1,1", ranks=3).expect(2, "nodes")
+    t.run("bench", "allreduce", "--nodes", "1,x", ranks=2).expect(2, "'1,x'")
     t.run("bench", "step").expect(2, "RUN.yaml is missing")
     t.run("bench", "scaling").expect(2, "RUN.yaml is missing")
     t.run("bench", "scaling", gpt(t), "--ranks", "1,4", ranks=2).expect(2, "'1,4'")
