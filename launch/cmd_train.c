@@ -112,6 +112,34 @@ static bool shares_memory(const struct tri_world *w)
     return strcmp(c->ops->name, "mpi") != 0;
 }
 
+/* The stages of gradient.compress.warmup. Local. */
+static tri_status compile_warmup(struct train *t)
+{
+    struct tri_session *s = &t->session;
+    const struct tri_compress_spec *c = &t->job->spec.exchange.compress;
+    int n = t->job->cfg->gradient.compress.warmup > 0 ? tri_compress_stages(c) : 0;
+
+    for (int k = 0; k < n; k++) {
+        struct tri_compile_spec stage = t->job->spec;
+
+        stage.exchange.compress = tri_compress_stage(c, k);
+        TRI_TRY(tri_compile_train(&stage, s->layout, NULL, &s->warm[k]));
+        s->nwarm++;
+    }
+    return TRI_OK;
+}
+
+/* Compares the training programs between ranks. Collective. */
+static tri_status agree_programs(const struct train *t)
+{
+    const struct tri_session *s = &t->session;
+    struct tri_comm *comm = t->env.world->control, *inter = tri_world_inter(t->env.world);
+
+    for (int k = 0; k < s->nwarm; k++)
+        TRI_TRY(tri_plan_agree(s->warm[k], comm, inter));
+    return tri_plan_agree(s->train, comm, inter);
+}
+
 /* Compiles on every rank, compares the programs, makes the memory. Collective. */
 static tri_status compile(struct train *t)
 {
@@ -126,6 +154,8 @@ static tri_status compile(struct train *t)
     st = tri_layout_create(&s->layout);
     if (st == TRI_OK)
         st = tri_compile_train(&t->job->spec, s->layout, &groups, &s->train);
+    if (st == TRI_OK)
+        st = compile_warmup(t);
     if (st == TRI_OK && wants_eval(t->job->cfg))
         st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
     if (st == TRI_OK && tri_job_checks_precision(t->job))
@@ -134,7 +164,7 @@ static tri_status compile(struct train *t)
         st = tri_hierarchy_scratch(s->train, &t->env.world->topology, shares_memory(t->env.world),
                                    &messages);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
-    TRI_TRY_GOTO(st, tri_plan_agree(s->train, comm, tri_world_inter(t->env.world)), finish_groups);
+    TRI_TRY_GOTO(st, agree_programs(t), finish_groups);
     if (t->env.rank == 0)
         print_plan(t, messages, &groups);
     TRI_TRY_GOTO(st, tri_session_start(s, t->env.world), finish_groups);

@@ -58,7 +58,7 @@ static void print(const struct histogram *h, struct tri_text *out)
 /* Parameter of the n-th check in the order of the program, or NULL; *sumsq: its value here. */
 static const char *check_at(const struct tri_session *s, int64_t n, double *sumsq)
 {
-    const struct tri_graph *g = s->train->graph;
+    const struct tri_graph *g = s->now->graph;
     size_t prefix = strlen(TRI_OVERFLOW_PREFIX);
 
     for (int i = 0; i < g->nop; i++) {
@@ -68,7 +68,7 @@ static const char *check_at(const struct tri_session *s, int64_t n, double *sums
         if (v == NULL || v->role != TRI_ROLE_OUTPUT ||
             strncmp(v->name, TRI_OVERFLOW_PREFIX, prefix) != 0 || n-- > 0)
             continue;
-        *sumsq = *(const double *)tri_exec_value(s->train_exec, op->out[0]);
+        *sumsq = *(const double *)tri_exec_value(s->now_exec, op->out[0]);
         return v->name + prefix;
     }
     return NULL;
@@ -76,7 +76,7 @@ static const char *check_at(const struct tri_session *s, int64_t n, double *sums
 
 static tri_status print_elements(const struct tri_session *s, tri_vid v, struct tri_text *out)
 {
-    const struct tri_value *value = &s->train->graph->value[v];
+    const struct tri_value *value = &s->now->graph->value[v];
     struct histogram h = {0};
     float *x = tri_alloc_aligned(tri_value_bytes(value), "a gradient");
     tri_status st;
@@ -84,7 +84,7 @@ static tri_status print_elements(const struct tri_session *s, tri_vid v, struct 
     if (x == NULL)
         return tri_fail(TRI_ERR_NOMEM, "cannot copy a gradient of %zu bytes",
                         tri_value_bytes(value));
-    st = tri_exec_read(s->train_exec, v, x);
+    st = tri_exec_read(s->now_exec, v, x);
     if (st == TRI_OK) {
         count(&h, x, tri_shape_count(&value->shape));
         print(&h, out);
@@ -97,7 +97,7 @@ static tri_status print_elements(const struct tri_session *s, tri_vid v, struct 
 static tri_status print_gradient(const struct tri_session *s, const char *param,
                                  struct tri_text *out)
 {
-    const struct tri_graph *g = s->train->graph;
+    const struct tri_graph *g = s->now->graph;
 
     for (int i = 0; i < g->nop; i++) {
         const struct tri_op *op = &g->op[i];

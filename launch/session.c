@@ -9,17 +9,19 @@
 
 #include <string.h>
 
-#define MAX_PROGRAMS      4
+#define MAX_PROGRAMS      (4 + TRI_COMPRESS_MAX_STAGES)
 #define MAX_EXTRA_TENSORS 1 /* tri_session_keep */
 
 static int list_programs(struct tri_session *s, struct tri_program **p)
 {
-    struct tri_program *all[MAX_PROGRAMS] = {s->train, s->eval, s->extra[0], s->extra[1]};
+    struct tri_program *one[] = {s->train, s->eval, s->extra[0], s->extra[1]};
     int n = 0;
 
-    for (int i = 0; i < MAX_PROGRAMS; i++)
-        if (all[i] != NULL)
-            p[n++] = all[i];
+    for (int i = 0; i < 4; i++)
+        if (one[i] != NULL)
+            p[n++] = one[i];
+    for (int k = 0; k < s->nwarm; k++)
+        p[n++] = s->warm[k];
     return n;
 }
 
@@ -130,6 +132,9 @@ static tri_status create_execs(struct tri_session *s, const struct tri_world *wo
     for (int i = 0; i < 2; i++)
         if (s->extra[i] != NULL)
             TRI_TRY(tri_exec_create(s->extra[i], &s->memory, comms, &s->extra_exec[i]));
+    for (int k = 0; k < s->nwarm; k++)
+        TRI_TRY(tri_exec_create(s->warm[k], &s->memory, comms, &s->warm_exec[k]));
+    tri_session_stage(s, s->nwarm);
     return TRI_OK;
 }
 
@@ -161,11 +166,15 @@ void tri_session_finish(struct tri_session *s)
     tri_exec_destroy(s->eval_exec);
     for (int i = 0; i < 2; i++)
         tri_exec_destroy(s->extra_exec[i]);
+    for (int k = 0; k < s->nwarm; k++)
+        tri_exec_destroy(s->warm_exec[k]);
     tri_memory_destroy(&s->memory);
     tri_program_destroy(s->train);
     tri_program_destroy(s->eval);
     for (int i = 0; i < 2; i++)
         tri_program_destroy(s->extra[i]);
+    for (int k = 0; k < s->nwarm; k++)
+        tri_program_destroy(s->warm[k]);
     tri_layout_destroy(s->layout);
     tri_free(s->tensor);
     tri_free(s->kept);
@@ -173,10 +182,18 @@ void tri_session_finish(struct tri_session *s)
     *s = (struct tri_session){0};
 }
 
+void tri_session_stage(struct tri_session *s, int k)
+{
+    s->now = k < s->nwarm ? s->warm[k] : s->train;
+    s->now_exec = k < s->nwarm ? s->warm_exec[k] : s->train_exec;
+}
+
 void tri_session_graph(struct tri_session *s, bool say)
 {
     int n = tri_exec_graph(s->train_exec);
 
+    for (int k = 0; k < s->nwarm; k++)
+        (void)tri_exec_graph(s->warm_exec[k]);
     if (!say)
         return;
     if (n == 0)

@@ -5,6 +5,7 @@
 
 #include "collectives/world.h"
 #include "launch/compile.h"
+#include "optim/compress_pass.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/exec/exec.h"
 
@@ -20,6 +21,13 @@ struct tri_session {
         *extra[2]; /* NULL where not asked for; extra: generation, precision check */
     struct tri_memory memory;
     struct tri_exec *train_exec, *eval_exec, *extra_exec[2];
+    /* The training step in the stages of a compression's warm-up: the same parameters and kept
+     * states as train. */
+    struct tri_program *warm[TRI_COMPRESS_MAX_STAGES];
+    struct tri_exec *warm_exec[TRI_COMPRESS_MAX_STAGES];
+    int nwarm;
+    const struct tri_program *now; /* borrowed: what the next training step runs; train at first */
+    struct tri_exec *now_exec;     /* borrowed */
     struct tri_checkpoint_tensor *tensor; /* parameters and buffers, then states */
     struct tri_kept *kept;                /* beside tensor */
     int ntensor;
@@ -34,6 +42,10 @@ void tri_session_finish(struct tri_session *s);
 
 /* Bytes of an arena that all programs of s share. Local. */
 size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena);
+
+/* From the next step on the training step is that of stage k of the warm-up, k = nwarm: train.
+ * Same on all ranks: k. Local. */
+void tri_session_stage(struct tri_session *s, int k);
 
 /* Adds host data to what checkpoints keep (at most one a session). name and data are borrowed.
  * Local. */

@@ -65,6 +65,16 @@ free_path:
     return st;
 }
 
+/* Instructions of the longest training step. */
+static size_t longest_program(const struct tri_session *s)
+{
+    int n = s->train->ninstr;
+
+    for (int k = 0; k < s->nwarm; k++)
+        n = s->warm[k]->ninstr > n ? s->warm[k]->ninstr : n;
+    return (size_t)n;
+}
+
 static tri_status prepare(struct tri_trainer *t)
 {
     const struct tri_config *cfg = t->job->cfg;
@@ -79,7 +89,7 @@ static tri_status prepare(struct tri_trainer *t)
         t->ids =
             tri_calloc(ids * ((size_t)tri_comm_size(t->comm) + 1), sizeof(*t->ids), "sample ids");
     if (t->trace_path != NULL)
-        t->span = tri_calloc((size_t)t->session->train->ninstr, sizeof(*t->span), "trace");
+        t->span = tri_calloc(longest_program(t->session), sizeof(*t->span), "trace");
     if (t->config_text == NULL || (cfg->debug.log_samples && t->ids == NULL) ||
         (t->trace_path != NULL && t->span == NULL))
         return tri_fail(TRI_ERR_NOMEM, "cannot allocate the trainer");
@@ -245,7 +255,7 @@ static void fill_times(struct tri_trainer *t, const struct tri_batch *b, int64_t
     int64_t now = tri_now_ns();
     uint64_t sent = bytes_sent(t);
 
-    tri_exec_times(t->session->train_exec, &x);
+    tri_exec_times(t->session->now_exec, &x);
     m->step_ms = (double)(now - t->window_ns) * 1e-6;
     m->compute_ms = (double)x.compute_ns * 1e-6;
     m->exposed_comm_ms = (double)x.wait_ns * 1e-6;
@@ -300,11 +310,11 @@ static tri_status report(struct tri_trainer *t, const struct tri_step_metrics *m
 static tri_status write_trace(struct tri_trainer *t)
 {
     static const char *const streams[] = {"compute", "intra", "inter"};
-    const struct tri_program *p = t->session->train;
+    const struct tri_program *p = t->session->now;
     struct tri_trace_span *span = tri_calloc((size_t)p->ninstr, sizeof(*span), "trace");
     tri_status st = TRI_OK;
 
-    tri_exec_trace(t->session->train_exec, NULL);
+    tri_exec_trace(t->session->now_exec, NULL);
     if (span == NULL)
         st = tri_fail(TRI_ERR_NOMEM, "cannot allocate a trace of %d instructions", p->ninstr);
     TRI_TRY(tri_comm_agree(t->comm, st));
@@ -323,6 +333,17 @@ static tri_status write_trace(struct tri_trainer *t)
     return st;
 }
 
+/* The stage of the compression's warm-up that the updates so far have reached. All ranks count the
+ * same updates. */
+static void choose_stage(struct tri_trainer *t)
+{
+    int64_t warmup = t->job->cfg->gradient.compress.warmup;
+    int n = t->session->nwarm;
+
+    tri_session_stage(t->session,
+                      t->state.updates < warmup ? (int)(t->state.updates * n / warmup) : n);
+}
+
 static tri_status step(struct tri_trainer *t)
 {
     bool traced = t->span != NULL && t->state.step + 1 == t->trace_step;
@@ -335,9 +356,10 @@ static tri_status step(struct tri_trainer *t)
     t->has_first = false;
     tri_feed_fill(&t->feed, &batch);
     fed = tri_now_ns();
+    choose_stage(t);
     if (traced)
-        tri_exec_trace(t->session->train_exec, t->span);
-    TRI_TRY(tri_exec_run(t->session->train_exec));
+        tri_exec_trace(t->session->now_exec, t->span);
+    TRI_TRY(tri_exec_run(t->session->now_exec));
     done = tri_now_ns();
     TRI_TRY(look_at_step(t, &batch, &m));
     measured = tri_now_ns();

@@ -52,6 +52,12 @@ static const char *refuse(const struct tri_gradient_options *gradient,
     return NULL;
 }
 
+/* topk, randk */
+static bool chooses(const struct tri_compress_spec *spec)
+{
+    return spec->method != NULL && spec->method->clear_sent != NULL;
+}
+
 struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_options *gradient,
                                                 const struct tri_optimizer_options *o,
                                                 uint64_t seed, const struct tri_compress_layout *l)
@@ -67,6 +73,7 @@ struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_option
         .slices = inter ? l->slices : 1,
         .method = method_of(gradient->compress.name),
         .ratio = gradient->compress.ratio,
+        .last_ratio = gradient->compress.ratio,
         .force = gradient->compress.force,
         .seed = seed,
     };
@@ -78,11 +85,32 @@ struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_option
     }
     if (gradient->compress.name == TRI_COMPRESS_POWERSGD)
         s.low_rank = gradient->compress.rank;
-    if (s.method != NULL && s.method->clear_sent != NULL && o->name == TRI_OPTIMIZER_CHOICE_SGD &&
+    if (chooses(&s) && o->name == TRI_OPTIMIZER_CHOICE_SGD &&
         gradient->compress.momentum_correction != TRI_CORRECTION_FALSE) {
         s.momentum = o->momentum;
         s.nesterov = o->nesterov;
     }
+    return s;
+}
+
+int tri_compress_stages(const struct tri_compress_spec *spec)
+{
+    int n = 0;
+
+    if (!chooses(spec))
+        return spec->method != NULL || spec->low_rank > 0 ? 1 : 0;
+    while (n < TRI_COMPRESS_MAX_STAGES && pow(0.25, n + 1) > spec->ratio)
+        n++;
+    return n;
+}
+
+struct tri_compress_spec tri_compress_stage(const struct tri_compress_spec *spec, int k)
+{
+    struct tri_compress_spec s = *spec;
+
+    if (!chooses(spec))
+        return (struct tri_compress_spec){0};
+    s.ratio = pow(0.25, k + 1);
     return s;
 }
 
@@ -129,6 +157,7 @@ void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *
     int ranks = spec->ranks;
     double bytes = 4.0 * (double)count, share = 2.0 * (ranks - 1) / ranks, work, sent;
 
+    a.ratio = spec->last_ratio;
     matrix_of(v, &n, &m);
     if (spec->low_rank > 0) {
         payload = 4 * (n + m) * spec->low_rank;

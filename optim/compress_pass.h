@@ -19,7 +19,8 @@ struct tri_compress_spec {
     const struct tri_compressor *method; /* NULL: none, or low rank */
     int64_t low_rank;                    /* powersgd: its rank; 0: another method */
     double ratio;                        /* topk, randk */
-    double momentum;                     /* of the correction; 0: plain error feedback */
+    double last_ratio; /* what the estimate judges by: of the end of a warm-up, else `ratio` */
+    double momentum;   /* of the correction; 0: plain error feedback */
     bool nesterov;
     bool force;           /* without asking the estimate, and on one rank too */
     uint64_t seed;        /* of random choices */
@@ -42,6 +43,17 @@ struct tri_compress_spec tri_compress_spec_make(const struct tri_gradient_option
                                                 const struct tri_optimizer_options *optimizer,
                                                 uint64_t seed,
                                                 const struct tri_compress_layout *layout);
+
+/* The stages of a warm-up (gradient.compress.warmup). Compression that chooses elements keeps 1/4
+ * of them in stage 0, 1/16 in stage 1 ... while that is more than its ratio (Lin, Han, Mao, Wang,
+ * Dally: "Deep Gradient Compression", ICLR 2018, section 3.4), on the same gradients and with the
+ * same states as behind it; other compression has one stage, without any, which leaves its states
+ * as they are. 0: no compression is asked for, or the ratio is not below 1/4. Local. */
+int tri_compress_stages(const struct tri_compress_spec *spec);
+/* Of stage k, 0 <= k < tri_compress_stages(spec). Local. */
+struct tri_compress_spec tri_compress_stage(const struct tri_compress_spec *spec, int k);
+
+#define TRI_COMPRESS_MAX_STAGES 6
 
 /* Bytes before and behind compression, and estimated seconds of an exchange without and with it. */
 struct tri_compress_estimate {

@@ -94,7 +94,8 @@ const struct tri_opt tri_gradient_rows[] = {
     {"gradient.compress.force", TRI_OPT_BOOL, AT(compress.force), "false", NULL,
      "compress even where the estimate says that it does not pay, and on one rank", NULL},
     {"gradient.compress.warmup", TRI_OPT_INT, AT(compress.warmup), "0", "[0, inf)",
-     "updates before compression begins (not available yet)", NULL},
+     "updates of a warm-up: topk and randk keep 1/4 of the elements, then 1/16 ..., others are off",
+     NULL},
     {"gradient.compress.momentum_correction", TRI_OPT_ENUM, AT(compress.momentum_correction),
      "auto", "auto|true|false",
      "topk, randk under sgd: accumulate momentum before the choice of elements; auto is true",
@@ -162,8 +163,6 @@ tri_status tri_gradient_options_check(const struct tri_gradient_options *g)
     if (g->bucket_mb != (double)TRI_OPT_AUTO && g->bucket_mb * 1048576.0 < 1.0)
         return tri_fail(TRI_ERR_USAGE, "'gradient.bucket_mb' %g is less than one byte",
                         g->bucket_mb);
-    if (g->compress.warmup > 0)
-        return tri_fail(TRI_ERR_USAGE, "'gradient.compress.warmup' is not available yet");
     return TRI_OK;
 }
 

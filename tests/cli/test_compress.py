@@ -223,13 +223,41 @@ def test_a_resumed_run_is_the_straight_one(t):
         equal(t.texts("weights_hash", run=f"{name}-a"), t.texts("weights_hash", run=f"{name}-b"), name)
 
 
+# --- warm-up -------------------------------------------------------------------------------------------
+
+
+def test_warmup_of_elements_falls_by_quarters(t):
+    t.classes(256)
+    how = compress("topk", ratio=0.02, warmup=5)  # 1/4 for updates 1 to 3, 1/16 for 4 and 5, then 0.02
+    mlp(t, "straight", 2, how, 9)
+    sent = [m["comm_bytes"] for m in t.metrics("straight")]
+    assert sent[0] == sent[2] > 2 * sent[3] and sent[3] == sent[4] > 1.5 * sent[5] and sent[5] == sent[8], sent
+    for steps in (2, 4, 9):
+        mlp(t, "resumed", 2, how, steps)
+    equal(t.texts("weights_hash", run="resumed"), t.texts("weights_hash", run="straight"), "resumed inside the warm-up")
+
+
+def test_warmup_of_other_methods_is_uncompressed(t):
+    t.classes(256)
+    mlp(t, "plain", 2, None, 3)
+    for name in ("int8", "powersgd"):
+        how = compress(name, warmup=3)
+        mlp(t, f"{name}-straight", 2, how, 6)
+        hashes = t.texts("weights_hash", run=f"{name}-straight")
+        equal(hashes[:3], t.texts("weights_hash", run="plain"), name)
+        sent = [m["comm_bytes"] for m in t.metrics(f"{name}-straight")]
+        assert sent[2] > 1.4 * sent[3], sent
+        mlp(t, f"{name}-resumed", 2, how, 2)
+        mlp(t, f"{name}-resumed", 2, how, 6)
+        equal(t.texts("weights_hash", run=f"{name}-resumed"), hashes, name)
+
+
 def test_the_estimate_and_the_level_decide(t):
     t.classes(64)
     config = t.config(run=dict(steps=2, eval_every=0), model=dict(name="mlp", hidden=[24]), data=dict(path="data.h5", batch=32, grain=8),
                       gradient=dict(compress=dict(name="topk")))
     t.train(config, ranks=2).expect(0, "compression topk: none", "all ranks share one node")
     t.train(config, "run.dir=" + t.path("all"), "gradient.compress.level=all", ranks=2).expect(0, "does not pay")
-    t.train(config, "run.dir=" + t.path("warm"), "gradient.compress.warmup=3").expect(2, "not available")
 
 
 # --- between nodes -------------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def test_contradictory_sizes(t):
 
 def test_refused_features(t):
     config = mlp(t)
-    for args in (["gradient.compress.warmup=3"], ["parallel.tensor=2"], ["parallel.pipeline=2"], ["parallel.shard=1"],
+    for args in (["parallel.tensor=2"], ["parallel.pipeline=2"], ["parallel.shard=1"],
                  ["parallel.recompute=true"], ["device.graph=true", "device.kind=cpu"], ["optimizer.name=lamb"], ["optimizer.name=lars"]):
         r = refused(t, config, *args, texts=[args[0].split("=")[0]], ranks=2 if "tensor" in args[0] else 0)
         sentence = next(line for line in r.err.splitlines() if line.startswith("trireme: "))
