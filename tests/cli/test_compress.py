@@ -252,6 +252,25 @@ def test_warmup_of_other_methods_is_uncompressed(t):
         equal(t.texts("weights_hash", run=f"{name}-resumed"), hashes, name)
 
 
+def test_g07_half_precision_and_elements_killed_and_resumed(t):
+    """fp16 with a growing loss scale, dropout, clipping that bites, 2 grains a rank, topk with a warm-up, two levels."""
+    t.tokens(6000)
+    config = t.config(run=dict(steps=16, eval_every=0), checkpoint=dict(every=5, keep=100),
+                      model=dict(name="gpt", layers=1, heads=2, width=16, context=8, dropout=0.1), data=dict(path="data.h5", batch=16, grain=2),
+                      optimizer=dict(name="sgd", lr=0.05, momentum=0.9),
+                      precision=dict(compute="fp16", loss_scale=dict(initial=1024, growth_interval=4)),
+                      gradient=dict(clip_norm=0.5, hierarchy="two_level", compress=dict(name="topk", ratio=0.05, force=True, warmup=8)),
+                      debug=dict(hash_every=1, nodes=[2, 2]))
+    t.train(config, "run.dir=" + t.path("straight"), ranks=4).expect(0, "compression topk")
+    straight = t.metrics("straight")
+    assert min(m["grad_norm"] for m in straight) > 0.5 and straight[-1]["loss_scale"] > 1024, straight
+    kill = "debug.inject=[{rank: 3, step: 13, where: backward, what: kill}]"
+    assert t.train(config, kill, ranks=4).rc == 137
+    t.train(config, ranks=4).expect(0, "going on from", "step-00000010")
+    for key in ("loss", "grad_norm", "loss_scale", "weights_hash"):
+        equal(t.texts(key, run="run"), t.texts(key, run="straight"), key)
+
+
 def test_the_estimate_and_the_level_decide(t):
     t.classes(64)
     config = t.config(run=dict(steps=2, eval_every=0), model=dict(name="mlp", hidden=[24]), data=dict(path="data.h5", batch=32, grain=8),
