@@ -29,7 +29,8 @@ TRI_BEGIN_DECLS
  * number of ranks has changed since the checkpoint, the sum over rows is kept and each new row is
  * an equal share of it; one that the checkpoint lacks starts at zero, and one that the run lacks is
  * dropped. Each of the three is logged once. Momentum moves between the optimizer and the
- * compression in the same way: it starts at zero. */
+ * compression in the same way: it starts at zero. A loss scale that the checkpoint lacks keeps its
+ * initial value, and one that the run lacks is dropped, unless there are tensors by rank. */
 struct tri_checkpoint_tensor {
     const char *name; /* "state/optimizer/layers.0.weight/exp_avg": slashes are groups */
     enum tri_dtype dtype;

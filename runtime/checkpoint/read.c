@@ -358,18 +358,31 @@ static bool other_momentum(const char *name, char other[OTHER_BYTES])
     return false;
 }
 
+/* The state of fp16 that other precisions lack. States of compression are in its units: a
+ * checkpoint that holds some cannot do without. */
+static bool is_loss_scale(const struct tri_checkpoint *c, const char *name)
+{
+    if (strcmp(name, "state/loss_scale") != 0)
+        return false;
+    for (int i = 0; i < c->manifest.ntensor; i++)
+        if (begins_by_rank(c->manifest.tensor[i].name))
+            return false;
+    return true;
+}
+
 static bool may_lack(const struct tri_checkpoint *c, const char *name)
 {
     char other[OTHER_BYTES];
 
-    return begins_by_rank(name) ||
+    return begins_by_rank(name) || is_loss_scale(c, name) ||
            (other_momentum(name, other) && tri_manifest_find(&c->manifest, other, 0) >= 0);
 }
 
-static bool may_drop(const struct tri_checkpoint_tensor *tensor, int ntensor, const char *name)
+static bool may_drop(const struct tri_checkpoint *c, const struct tri_checkpoint_tensor *tensor,
+                     int ntensor, const char *name)
 {
     char other[OTHER_BYTES];
-    bool found = begins_by_rank(name);
+    bool found = begins_by_rank(name) || is_loss_scale(c, name);
 
     if (!found && other_momentum(name, other))
         for (int k = 0; k < ntensor && !found; k++)
@@ -410,7 +423,7 @@ static tri_status check_no_others(const struct tri_checkpoint *c,
                      (i < ntensor && strcmp(tensor[i].name, name) == 0);
         for (int k = 0; k < ntensor && !known; k++)
             known = strcmp(tensor[k].name, name) == 0;
-        if (!known && !may_drop(tensor, ntensor, name))
+        if (!known && !may_drop(c, tensor, ntensor, name))
             return tri_fail(TRI_ERR_CHECKPOINT,
                             "the checkpoint '%s' has '%s', which this run does not have", c->path,
                             name);
@@ -469,6 +482,15 @@ static tri_status load_here(const struct tri_checkpoint *c,
     return st;
 }
 
+static void log_loss_scale(const struct tri_checkpoint *c,
+                           const struct tri_checkpoint_tensor *tensor, int ntensor)
+{
+    for (int i = 0; i < ntensor; i++)
+        if (is_loss_scale(c, tensor[i].name) &&
+            tri_manifest_find(&c->manifest, tensor[i].name, i) < 0)
+            tri_info("the loss scale is not in the checkpoint: it starts at its initial value");
+}
+
 /* A line for each of the three ways in which states by rank differ from the checkpoint's. */
 static void log_by_rank(const struct tri_checkpoint *c, const struct tri_checkpoint_tensor *tensor,
                         int ntensor)
@@ -513,6 +535,8 @@ tri_status tri_checkpoint_load(struct tri_comm *comm, const struct tri_checkpoin
         name_previous_good(c->run_dir, c->manifest.step);
     if (st == TRI_OK && !partial && tri_comm_rank(comm) == 0)
         log_by_rank(c, tensor, ntensor);
+    if (st == TRI_OK && tri_comm_rank(comm) == 0)
+        log_loss_scale(c, tensor, ntensor);
     return tri_comm_agree(comm, st);
 }
 

@@ -220,4 +220,20 @@ def test_check_compares_a_grain_with_fp32(t):
             equal(t.texts(*keys, run=run), t.texts(*keys, run=run + "-none"), "metrics")
 
 
+def test_precision_may_change_at_a_resume(t):
+    t.tokens(3000)
+    config = t.config(run=dict(steps=4, eval_every=0), data=dict(path="data.h5", batch=8, grain=2), optimizer=dict(name="sgd", lr=0.05),
+                      model=dict(name="gpt", layers=1, heads=2, width=16, context=8),
+                      precision=dict(loss_scale=dict(initial=512)))
+    t.train(config).expect(0)
+    t.train(config, "run.steps=6", "precision.compute=fp16").expect(0, "the loss scale is not in the checkpoint")
+    t.train(config, "run.steps=8", "precision.compute=fp16").expect(0)
+    t.train(config, "run.steps=10", "precision.compute=bf16").expect(0)
+    equal([m["loss_scale"] for m in t.metrics()], 4 * [1] + 4 * [512] + 2 * [1], "loss scale")
+    # What compression still owes is in units of the loss scale: it cannot do without.
+    topk = "gradient.compress={name: topk, level: all, force: true}"
+    t.train(config, "run.dir=" + t.path("topk"), "precision.compute=fp16", topk).expect(0)
+    t.train(config, "run.dir=" + t.path("topk"), "run.steps=6", topk).expect(2, "loss_scale")
+
+
 run_tests(globals())
