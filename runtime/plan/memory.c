@@ -117,25 +117,49 @@ static void place_exchange(struct planner *pl, bool shared)
     }
 }
 
+static size_t scratch_of(const struct tri_program *p, const struct tri_instr *in)
+{
+    return in->kernel != TRI_NONE ? p->kernel[in->kernel]->scratch_bytes : 0;
+}
+
+/* The instructions of an engine run one behind the other, at unknown positions of the compute
+ * stream: they share one scratch, which lives all the step. */
+static void add_engine_scratch(struct planner *pl, enum tri_stream stream)
+{
+    struct tri_program *p = pl->p;
+    size_t bytes = 0;
+
+    for (int i = 0; i < p->ninstr; i++)
+        if (p->instr[i].stream == stream && scratch_of(p, &p->instr[i]) > bytes)
+            bytes = scratch_of(p, &p->instr[i]);
+    if (bytes > 0)
+        add_block(pl, bytes, 1, p->stream_count[TRI_STREAM_COMPUTE], -1 - p->ninstr - (int)stream);
+}
+
+static void set_engine_scratch(struct tri_program *p, enum tri_stream stream, size_t offset)
+{
+    for (int i = 0; i < p->ninstr; i++)
+        if (p->instr[i].stream == stream)
+            p->instr[i].scratch_offset = offset;
+}
+
 static tri_status place_blocks(struct planner *pl)
 {
     struct tri_program *p = pl->p;
 
-    for (int i = 0; i < p->ninstr; i++) {
-        const struct tri_instr *in = &p->instr[i];
-
-        if (in->kernel == TRI_NONE)
-            continue;
-        if (in->stream != TRI_STREAM_COMPUTE && p->kernel[in->kernel]->scratch_bytes > 0)
-            return tri_fail(TRI_ERR_INTERNAL, "memory: op \"%s\" of an engine wants scratch",
-                            p->graph->op[in->op].name);
-        add_block(pl, p->kernel[in->kernel]->scratch_bytes, in->seq, in->seq, -1 - i);
-    }
+    for (int i = 0; i < p->ninstr; i++)
+        if (p->instr[i].stream == TRI_STREAM_COMPUTE && p->instr[i].kernel != TRI_NONE)
+            add_block(pl, scratch_of(p, &p->instr[i]), p->instr[i].seq, p->instr[i].seq, -1 - i);
+    for (int t = TRI_STREAM_COMPUTE + 1; t < TRI_STREAM_COUNT; t++)
+        add_engine_scratch(pl, (enum tri_stream)t);
     TRI_TRY(
         tri_plan_offsets(pl->block, pl->nblock, &p->arena_bytes[TRI_ARENA_STEP], &p->live_bytes));
     for (int b = 0; b < pl->nblock; b++) {
         if (pl->owner[b] >= 0)
             pl->root[pl->owner[b]].offset = pl->block[b].offset;
+        else if (pl->owner[b] < -p->ninstr)
+            set_engine_scratch(p, (enum tri_stream)(-1 - p->ninstr - pl->owner[b]),
+                               pl->block[b].offset);
         else
             p->instr[-1 - pl->owner[b]].scratch_offset = pl->block[b].offset;
     }

@@ -132,6 +132,20 @@ def test_no_device_is_refused(t):
     assert "computing on" not in r.err, r.err
 
 
+def test_compression(t):
+    """Payloads are the CPU's, byte for byte, but the gradients' last bits are not: topk may choose another of two near elements."""
+    for name, nodes, level in (("int8", None, "all"), ("topk", None, "all"), ("powersgd", None, "all"), ("bf16", [2, 2], "inter")):
+        debug = {"nodes": nodes} if nodes else {}
+        config = mlp(t, gradient={"hierarchy": "two_level" if nodes else "auto",
+                                  "compress": {"name": name, "level": level, "ratio": 0.2, "force": True}}, debug=debug)
+        ranks = 4 if nodes else 2
+        for kind in ("cpu", "cuda"):
+            train(t, config, f"{name}-{kind}", ranks=ranks, kind=kind)
+        close(losses(t, f"{name}-cuda"), losses(t, f"{name}-cpu"), 1e-2)
+        train(t, config, f"{name}-again", ranks=ranks)
+        equal(t.texts("loss", run=f"{name}-again"), t.texts("loss", run=f"{name}-cuda"), name)
+
+
 def test_eval_reads_the_weights(t):
     config = mlp(t)
     train(t, config, "run", kind="cpu")
