@@ -120,8 +120,9 @@ struct tri_op;
  *                       attrs.compress; velocity: with momentum correction
  *   DECOMPRESS        gathered u8 [R stride], counters, [flat] -> g (or flat' = flat)
  *                       sum over ranks of the payloads at attrs.compress.offset; with flat: into
- * its elements from attrs.compress.first on, the rest stays LOWRANK_LEFT      g, residual, right
- * [m,r] -> x [n,m], left [n,r] x = g + residual as a matrix (first dim x rest), left = x right
+ *                       its elements from attrs.compress.first on, the rest stays
+ *   LOWRANK_LEFT      g, residual, right [m,r] -> x [n,m], left [n,r]
+ *                       x = g + residual as a matrix (first dim x rest), left = x right
  *   LOWRANK_RIGHT     x, left (summed) -> basis [n,r], right [m,r], residual'
  *                       basis = orthonormal columns of left, right = x^T basis, residual' = x -
  *                       basis right^T; x that is not finite spoils right
@@ -134,8 +135,8 @@ struct tri_op;
  *   STEP_BEGIN        counters -> counters' = counters
  *                       step + 1
  *   SUMSQ             g -> f64[1]
- *                       sum of squares over blocks of TRI_SUM_BLOCK, added in order; non-finite in,
- *                       non-finite out
+ *                       sum of squares over blocks of TRI_SUM_BLOCK, added in a fixed order of the
+ *                       device; non-finite in, non-finite out
  *   CONTROL           stats, counters', sumsq..., [loss scale f32[1], with attrs.control.scaled]
  *                     -> scalars
  *                       joint finite check, norm, clip, rate (attrs.control)
