@@ -355,8 +355,8 @@ const struct tri_command tri_bench_allreduce = {
         "size is in bytes; sizes 4K..64M grow by factors of four, 4K,1M is a list. time is the "
         "best repetition of the\nslowest rank, on the thread that makes the call; algbw = size / "
         "time and busbw = algbw * 2 (N-1)/N in GB/s;\nwrong counts wrong elements of all ranks "
-        "and repetitions; MPI/it is MPI_Allreduce's time / this time, and limit% the limit's. "
-        "--nodes pretends nodes of so many ranks; --link states\nwhat joins the "
-        "nodes, for the environment in the result.\n",
+        "and repetitions; MPI/it is the time of MPI_Allreduce / this time,\nlimit% that of the "
+        "limit. --nodes pretends nodes of so many ranks; --link states what joins the nodes, for "
+        "the\nenvironment in the result.\n",
     .run = run_allreduce,
 };
