@@ -171,6 +171,7 @@ def compile_alone(root, compiler, flags, headers, suffix):
             with open(source, "w") as f:
                 f.write(f'#include "{path}"\n#include "{path}"\n')
             p = subprocess.run([*compiler, *flags, "-D_GNU_SOURCE", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", root,
+                                "-idirafter", os.path.join(root, "tests/emulation/include"),  # where CUDA is not installed
                                 *cflags, source], capture_output=True, text=True)
             return None if p.returncode == 0 else f"{path}: {p.stderr.strip().splitlines()[0] if p.stderr else 'does not compile'}"
 
