@@ -11,10 +11,13 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
-    SLICE_ALIGN = 32,  /* elements: slices of ranks share no cache line from 2 bytes up */
-    FEW_ELEMENTS = 256 /* up to here one rank reduces all: fewer lines travel */
+    SLICE_ALIGN = 32,   /* elements: slices of ranks share no cache line from 2 bytes up */
+    FEW_ELEMENTS = 256, /* up to here one rank reduces all: fewer lines travel */
+    SMALL_BYTES = 32768 /* of all ranks: up to here a barrier costs more than a sum by each rank,
+                         * where they share cores */
 };
 
 struct comm_shm {
@@ -29,6 +32,7 @@ struct comm_shm {
     const void **from; /* work arrays of one pointer a rank */
     void **to;
     uint64_t sent;
+    bool crowded; /* more ranks than cores */
     bool broken;
     struct comm_shm *next; /* in the list of abandoned ones */
 };
@@ -124,6 +128,17 @@ static unsigned char *next_half(struct comm_shm *s)
     return s->staging.window->part[s->base.rank] + at;
 }
 
+/* Copy in, and each rank reduces all: one barrier. */
+static tri_status allreduce_small(struct comm_shm *s, void *buf, int64_t count,
+                                  enum tri_dtype dtype, enum tri_reduce op)
+{
+    unsigned char *mine = next_half(s);
+
+    memcpy(mine, buf, (size_t)count * tri_dtype_bytes(dtype));
+    TRI_TRY(meet(s, "allreduce"));
+    return tri_reduce_many(&buf, 1, s->from, s->base.size, 0, count, dtype, op);
+}
+
 /* One piece: copy in, reduce the own slice to the own staging, copy everybody's slice out. */
 static tri_status allreduce_piece(struct comm_shm *s, unsigned char *buf, int64_t count,
                                   enum tri_dtype dtype, enum tri_reduce op)
@@ -160,6 +175,9 @@ static tri_status allreduce_shm(struct tri_comm *c, void *buf, int64_t count, en
     TRI_TRY(check_sum(s, "allreduce", dtype, op, fixed_tree));
     /* What the ring would send: a slice to and from each peer. */
     s->sent += 2 * (uint64_t)count * elem * (uint64_t)(c->size - 1) / (uint64_t)c->size;
+    if (s->crowded && count > 0 && count <= piece &&
+        (size_t)count * elem <= SMALL_BYTES / (size_t)c->size)
+        return allreduce_small(s, buf, count, dtype, op);
     if (w != NULL && count > 0)
         return allreduce_window(s, w, buf, count, dtype, op);
     for (int64_t at = 0; at < count; at += piece)
@@ -415,12 +433,14 @@ static const struct tri_comm_ops shm_ops = {
 /* MPI side, flags, staging. Leaves s->staging NULL when there is no room. */
 static tri_status connect_ranks(struct comm_shm *s, MPI_Comm parent, size_t staging_bytes)
 {
+    int64_t crowded;
     tri_status st = TRI_OK;
     size_t n;
 
     TRI_TRY(tri_comm_mpi_create(&parent, s->name, s->base.timeout_ms, &s->setup));
     s->base.rank = s->setup->rank;
     s->base.size = s->setup->size;
+    crowded = s->base.size > sysconf(_SC_NPROCESSORS_ONLN);
     n = (size_t)s->base.size;
     s->from = tri_calloc(n, sizeof(*s->from), "addresses of peers");
     s->to = tri_calloc(n, sizeof(*s->to), "addresses of peers");
@@ -433,7 +453,9 @@ static tri_status connect_ranks(struct comm_shm *s, MPI_Comm parent, size_t stag
     TRI_TRY(tri_shm_window_create(s->comm, s->setup, TRI_SHM_FLAG_BYTES, false, &s->flags));
     if (s->flags == NULL)
         return TRI_OK;
-    st = tri_shm_barrier_init(&s->barrier, s->flags->part, s->base.rank, s->base.size);
+    TRI_TRY(tri_comm_allreduce(s->setup, &crowded, 1, TRI_I64, TRI_REDUCE_MAX, false));
+    s->crowded = crowded != 0;
+    st = tri_shm_barrier_init(&s->barrier, s->flags->part, s->base.rank, s->base.size, s->crowded);
     TRI_TRY(tri_comm_agree(s->setup, st));
     return tri_shm_staging_init(&s->staging, s->comm, s->setup, staging_bytes);
 }

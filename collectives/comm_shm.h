@@ -2,7 +2,8 @@
  *
  * A buffer that alloc() gave lies in a window: each rank reduces its own slice of everybody's
  * buffer and writes the result to all, between two barriers. Other buffers go through a staging
- * window in pieces. All sums follow the tree of reduce.h, so that for a power of two of ranks they
+ * window in pieces; there a few kilobytes are reduced by each rank, behind one barrier, if the
+ * ranks share cores. All sums follow the tree of reduce.h, so that for a power of two of ranks they
  * have the bits of the fixed tree. Barriers are flags in shared memory, polled for some
  * microseconds and then slept on in a futex. No call but create, alloc, free and destroy enters
  * MPI. */

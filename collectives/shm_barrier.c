@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 enum {
-    POLLS = 100,   /* about 2 us with the pauses */
-    YIELDS = 20,   /* a peer may be ready to run on this core */
-    SLEEP_MS = 100 /* longest sleep: then the deadline is looked at */
+    POLLS = 100,       /* about 2 us with the pauses */
+    POLLS_CROWDED = 2, /* where ranks share cores: the one that is late may wait for this core */
+    YIELDS = 20,       /* a peer may be ready to run on this core */
+    SLEEP_MS = 100     /* longest sleep: then the deadline is looked at */
 };
 
 struct tri_shm_flag {
@@ -28,9 +29,10 @@ struct tri_shm_flag {
 _Static_assert(sizeof(struct tri_shm_flag) <= TRI_SHM_FLAG_BYTES, "a flag fits its line");
 
 tri_status tri_shm_barrier_init(struct tri_shm_barrier *b, unsigned char *const *part, int rank,
-                                int size)
+                                int size, bool crowded)
 {
-    *b = (struct tri_shm_barrier){.rank = rank, .size = size};
+    *b = (struct tri_shm_barrier){
+        .rank = rank, .size = size, .polls = crowded ? POLLS_CROWDED : POLLS};
     b->flag = tri_calloc((size_t)size, sizeof(*b->flag), "flags of a barrier");
     if (b->flag == NULL)
         return tri_fail(TRI_ERR_NOMEM, "cannot allocate the flags of %d ranks", size);
@@ -66,11 +68,11 @@ static void sleep_on(struct tri_shm_flag *f, uint32_t seen)
 }
 
 /* False when the deadline has passed. */
-static bool wait_for(struct tri_shm_flag *f, uint32_t epoch, int64_t timeout_ms)
+static bool wait_for(struct tri_shm_flag *f, uint32_t epoch, int polls, int64_t timeout_ms)
 {
     struct tri_wait deadline;
 
-    for (int i = 0; i < POLLS; i++) {
+    for (int i = 0; i < polls; i++) {
         if (reached(f, epoch))
             return true;
         pause_core();
@@ -103,7 +105,7 @@ bool tri_shm_barrier_wait(struct tri_shm_barrier *b, int64_t timeout_ms, int *la
     for (int i = 1; i < b->size; i++) {
         int r = (b->rank + i) % b->size;
 
-        if (!wait_for(b->flag[r], b->epoch, timeout_ms)) {
+        if (!wait_for(b->flag[r], b->epoch, b->polls, timeout_ms)) {
             *late = r;
             return false;
         }

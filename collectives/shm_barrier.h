@@ -19,13 +19,14 @@ struct tri_shm_flag;
 struct tri_shm_barrier {
     struct tri_shm_flag **flag; /* owned table; the flags lie in the window */
     int rank, size;
+    int polls;      /* before the core is offered to others */
     uint32_t epoch; /* barriers entered */
 };
 
 /* part[r]: TRI_SHM_FLAG_BYTES zeroed bytes of rank r, aligned to a cache line, shared by all ranks,
- * borrowed. Local. */
+ * borrowed. crowded: ranks share cores, so that a rank in wait soon offers its own. Local. */
 tri_status tri_shm_barrier_init(struct tri_shm_barrier *b, unsigned char *const *part, int rank,
-                                int size) TRI_CHECKED;
+                                int size, bool crowded) TRI_CHECKED;
 void tri_shm_barrier_finish(struct tri_shm_barrier *b);
 
 /* false after timeout_ms (< 0: never): *late is a rank that has not arrived, and the barrier is of

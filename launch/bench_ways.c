@@ -7,6 +7,7 @@
 #include "runtime/core/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_SLICES = 64, MAX_NODES = 64, TIMEOUT_MS = 120000, STAGING_BYTES = 4 << 20 };
 
@@ -137,13 +138,47 @@ static void add_all(struct tri_bench_ways *w)
     add(w, w->levels != NULL ? link : plain);
 }
 
+/* `name` is in the list; then *found is one more. */
+static bool listed(const char *list, const char *name, int *found)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0')) {
+            (*found)++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Drops ways that are not in the list, but for the limit, the last one. */
+static tri_status keep_named(struct tri_bench_ways *w, const char *names)
+{
+    int kept = 0, found = 0, wanted = 1;
+
+    if (names == NULL)
+        return TRI_OK;
+    for (const char *at = names; (at = strchr(at, ',')) != NULL; at++)
+        wanted++;
+    for (int k = 0; k < w->count; k++)
+        if (listed(names, w->way[k].name, &found) || k == w->count - 1)
+            w->way[kept++] = w->way[k];
+    w->count = kept;
+    return found == wanted
+               ? TRI_OK
+               : tri_fail(TRI_ERR_USAGE,
+                          "--algorithms: '%s' names one that these ranks do not have", names);
+}
+
 tri_status tri_bench_ways_open(struct tri_bench_ways *w, const struct tri_env *env,
-                               const char *nodes, size_t most)
+                               const char *nodes, const char *names, size_t most)
 {
     TRI_TRY(tri_comm_agree(env->world->control, choose_nodes(w, env, nodes)));
     TRI_TRY(open_buffers(w, env, most));
     add_all(w);
-    return TRI_OK;
+    return keep_named(w, names);
 }
 
 void tri_bench_ways_close(struct tri_bench_ways *w)

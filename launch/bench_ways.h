@@ -38,10 +38,11 @@ struct tri_bench_ways {
 };
 
 /* The ways that the ranks of env have, with buffers of `most` bytes. nodes: ranks of each pretended
- * node ("2,2"); NULL: the real ones. Close it also after a failure, but for a rank that the others
+ * node ("2,2"); NULL: the real ones. names: only these ways ("two-level,ring") and the limit; NULL:
+ * all. Close it also after a failure, but for a rank that the others
  * may wait for: TRI_ERR_USAGE is shared, other failures are not. Collective. */
 tri_status tri_bench_ways_open(struct tri_bench_ways *w, const struct tri_env *env,
-                               const char *nodes, size_t most) TRI_CHECKED;
+                               const char *nodes, const char *names, size_t most) TRI_CHECKED;
 void tri_bench_ways_close(struct tri_bench_ways *w);
 
 #endif

@@ -35,6 +35,11 @@ def test_allreduce_in_two_levels(t):
         assert all(line["wrong"] == 0 for line in r["lines"]), r
         ways = {line["algorithm"] for line in r["lines"]}
         assert {"two-level", "ring", "MPI_Allreduce", "plain link"} <= ways and "shm window" not in ways, ways
+    t.run("bench", "allreduce", "--sizes", "4K", "--algorithms", "ring,MPI_Allreduce", "--json", "out.json", ranks=2).expect(0)
+    lines = result(t)["lines"]
+    assert [line["algorithm"] for line in lines] == ["ring", "MPI_Allreduce", "plain sum"], lines
+    assert lines[1]["mpi_ratio"] == 1 and lines[2]["of_limit"] == 1, lines
+    close(lines[0]["mpi_ratio"], lines[1]["time_us"] / lines[0]["time_us"], 1e-2)
 
 
 def test_step_leaves_no_run_folder(t):
@@ -111,6 +116,7 @@ def test_wrong_use_is_refused(t):
     t.run("bench", "speed").expect(2, "'speed'")
     t.run("bench", "allreduce", "--sizes", "much").expect(2, "'much'")
     t.run("bench", "allreduce", "--dtypes", "u8").expect(2, "'u8'")
+    t.run("bench", "allreduce", "--algorithms", "ring,gossip", ranks=2).expect(2, "'ring,gossip'")
     t.run("bench", "allreduce", "--nodes", "1,1", ranks=3).expect(2, "nodes")
     t.run("bench", "allreduce", "--nodes", "1,x", ranks=2).expect(2, "'1,x'")
     t.run("bench", "step").expect(2, "RUN.yaml is missing")
