@@ -71,7 +71,11 @@ static tri_status read_settings(struct settings *s, const char *const *text)
         TRI_TRY(tri_opts_override(s->opts, *text));
     TRI_TRY(tri_optimizer_options_check(&s->optimizer));
     TRI_TRY(tri_schedule_options_check(&s->schedule));
-    return tri_gradient_options_check(&s->gradient);
+    TRI_TRY(tri_gradient_options_check(&s->gradient));
+    if (s->gradient.compress.warmup > 0)
+        return tri_fail(TRI_ERR_USAGE,
+                        "'gradient.compress.warmup' is not available in a run of one program");
+    return TRI_OK;
 }
 
 /* Settings and sizes must be the same everywhere. Collective. */

@@ -123,6 +123,7 @@ Test(run, refuses_what_it_cannot_train)
     refused(GRAIN, GRAIN, "run.dir=runs/x", "run.dir");
     refused(GRAIN, GRAIN, "optimizer.name=lamb", "lamb");
     refused(GRAIN, GRAIN, "schedule.name=cosine", "run.steps");
+    refused(GRAIN, GRAIN, "gradient.compress.warmup=3", "warmup");
     refused(3, GRAIN, NULL, "3");
     refused(0, GRAIN, NULL, "0");
     refused(6, 3, NULL, "'x'");
