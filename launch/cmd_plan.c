@@ -156,6 +156,7 @@ static tri_status compile_all(const struct tri_job *job, struct tri_session *s)
     omp_set_num_threads(job->spec.threads);
     TRI_TRY(tri_layout_create(&s->layout));
     TRI_TRY(tri_compile_train(&job->spec, s->layout, NULL, &s->train));
+    TRI_TRY(tri_session_compile_warmup(s, &job->spec, job->cfg->gradient.compress.warmup));
     if (job->cfg->run.eval_every != 0)
         TRI_TRY(tri_compile_eval(&job->spec, s->layout, &s->eval));
     return tri_job_checks_precision(job) ? tri_check_compile(s, &job->spec) : TRI_OK;
@@ -182,7 +183,7 @@ static tri_status plan(const struct tri_job *job, const struct tri_topology *t, 
     tri_status st;
 
     TRI_TRY_GOTO(st, compile_all(job, &s), finish_session);
-    TRI_TRY_GOTO(st, tri_hierarchy_scratch(s.train, t, true, &messages), finish_session);
+    TRI_TRY_GOTO(st, tri_session_scratch(&s, t, true, &messages), finish_session);
     tri_plan_summarise(s.train, &sum);
     printf("parameters  %lld\n", (long long)sum.params);
     printf("ranks       %d (shown: rank 0), %d thread%s each\n", job->nranks, job->spec.threads,

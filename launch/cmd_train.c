@@ -112,23 +112,6 @@ static bool shares_memory(const struct tri_world *w)
     return strcmp(c->ops->name, "mpi") != 0;
 }
 
-/* The stages of gradient.compress.warmup. Local. */
-static tri_status compile_warmup(struct train *t)
-{
-    struct tri_session *s = &t->session;
-    const struct tri_compress_spec *c = &t->job->spec.exchange.compress;
-    int n = t->job->cfg->gradient.compress.warmup > 0 ? tri_compress_stages(c) : 0;
-
-    for (int k = 0; k < n; k++) {
-        struct tri_compile_spec stage = t->job->spec;
-
-        stage.exchange.compress = tri_compress_stage(c, k);
-        TRI_TRY(tri_compile_train(&stage, s->layout, NULL, &s->warm[k]));
-        s->nwarm++;
-    }
-    return TRI_OK;
-}
-
 /* Compares the training programs between ranks. Collective. */
 static tri_status agree_programs(const struct train *t)
 {
@@ -155,14 +138,14 @@ static tri_status compile(struct train *t)
     if (st == TRI_OK)
         st = tri_compile_train(&t->job->spec, s->layout, &groups, &s->train);
     if (st == TRI_OK)
-        st = compile_warmup(t);
+        st = tri_session_compile_warmup(s, &t->job->spec, t->job->cfg->gradient.compress.warmup);
     if (st == TRI_OK && wants_eval(t->job->cfg))
         st = tri_compile_eval(&t->job->spec, s->layout, &s->eval);
     if (st == TRI_OK && tri_job_checks_precision(t->job))
         st = tri_check_compile(s, &t->job->spec);
     if (st == TRI_OK && !t->env.world->exchange->ops->on_stream)
-        st = tri_hierarchy_scratch(s->train, &t->env.world->topology, shares_memory(t->env.world),
-                                   &messages);
+        st =
+            tri_session_scratch(s, &t->env.world->topology, shares_memory(t->env.world), &messages);
     TRI_TRY_GOTO(st, tri_comm_agree(comm, st), finish_groups);
     TRI_TRY_GOTO(st, agree_programs(t), finish_groups);
     if (t->env.rank == 0)

@@ -2,6 +2,7 @@
 #include "launch/session.h"
 
 #include "amp/precision_pass.h"
+#include "launch/hierarchy.h"
 #include "models/init.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
@@ -12,7 +13,7 @@
 #define MAX_PROGRAMS      (4 + TRI_COMPRESS_MAX_STAGES)
 #define MAX_EXTRA_TENSORS 1 /* tri_session_keep */
 
-static int list_programs(struct tri_session *s, struct tri_program **p)
+static int list_programs(const struct tri_session *s, struct tri_program **p)
 {
     struct tri_program *one[] = {s->train, s->eval, s->extra[0], s->extra[1]};
     int n = 0;
@@ -27,13 +28,43 @@ static int list_programs(struct tri_session *s, struct tri_program **p)
 
 size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena)
 {
-    const struct tri_program *all[MAX_PROGRAMS] = {s->train, s->eval, s->extra[0], s->extra[1]};
+    struct tri_program *all[MAX_PROGRAMS];
+    int n = list_programs(s, all);
     size_t most = 0;
 
-    for (int i = 0; i < MAX_PROGRAMS; i++)
-        if (all[i] != NULL && all[i]->arena_bytes[arena] > most)
+    for (int i = 0; i < n; i++)
+        if (all[i]->arena_bytes[arena] > most)
             most = all[i]->arena_bytes[arena];
     return most;
+}
+
+tri_status tri_session_scratch(const struct tri_session *s, const struct tri_topology *t,
+                               bool shared, size_t *bytes)
+{
+    size_t most, need;
+
+    TRI_TRY(tri_hierarchy_scratch(s->train, t, shared, &most));
+    for (int k = 0; k < s->nwarm; k++) {
+        TRI_TRY(tri_hierarchy_scratch(s->warm[k], t, shared, &need));
+        most = need > most ? need : most;
+    }
+    *bytes = most;
+    return TRI_OK;
+}
+
+tri_status tri_session_compile_warmup(struct tri_session *s, const struct tri_compile_spec *spec,
+                                      int64_t warmup)
+{
+    int n = warmup > 0 ? tri_compress_stages(&spec->exchange.compress) : 0;
+
+    for (int k = 0; k < n; k++) {
+        struct tri_compile_spec stage = *spec;
+
+        stage.exchange.compress = tri_compress_stage(&spec->exchange.compress, k);
+        TRI_TRY(tri_compile_train(&stage, s->layout, NULL, &s->warm[k]));
+        s->nwarm++;
+    }
+    return TRI_OK;
 }
 
 /* The program whose graph names everything that is kept. */

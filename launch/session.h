@@ -40,8 +40,16 @@ struct tri_session {
 tri_status tri_session_start(struct tri_session *s, const struct tri_world *world) TRI_CHECKED;
 void tri_session_finish(struct tri_session *s);
 
+/* Compiles the stages of a compression's warm-up of `warmup` updates (0: none) into s->warm, behind
+ * s->train of the same spec and in s->layout. On failure the caller finishes s. Local. */
+tri_status tri_session_compile_warmup(struct tri_session *s, const struct tri_compile_spec *spec,
+                                      int64_t warmup) TRI_CHECKED;
+
 /* Bytes of an arena that all programs of s share. Local. */
 size_t tri_session_arena_bytes(const struct tri_session *s, enum tri_arena arena);
+/* Bytes of messages (tri_hierarchy_scratch) of the training step, in any stage. Local. */
+tri_status tri_session_scratch(const struct tri_session *s, const struct tri_topology *t,
+                               bool shared, size_t *bytes) TRI_CHECKED;
 
 /* From the next step on the training step is that of stage k of the warm-up, k = nwarm: train.
  * Same on all ranks: k. Local. */

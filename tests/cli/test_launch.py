@@ -414,6 +414,19 @@ def test_plan_of_nodes_and_checks(t):
           [number(checked, rf"{what} ([\d.]+) MiB") for what in ("kept", "step", "exchange")])
 
 
+def test_plan_counts_the_stages_of_a_warmup(t):
+    config = t.config(model={"name": "mlp", "hidden": [512, 512]}, run={"steps": 2, "eval_every": 0}, data={"path": t.classes(64), "batch": 8, "grain": 2},
+                      debug={"nodes": [1, 1]})
+    for name in ("topk", "int8"):  # 1/4 of the elements at first; all of them at first
+        how = f"gradient.compress={{name: {name}, ratio: 0.001, force: true, warmup: %d}}"
+        without, out = (t.run("plan", config, "--ranks", "2", how % n).expect(0).out for n in (0, 4))
+        parts = ("kept", "step", "exchange", "messages")
+        said = [number(out, rf"{what} ([\d.]+) MiB") for what in parts]
+        assert sum(said) > sum(number(without, rf"{what} ([\d.]+) MiB") for what in parts), (without, out)
+        err = t.train(config, how % 4, "run.dir=" + t.path(name), ranks=2).expect(0).err
+        equal([number(err, rf"([\d.]+) MiB {what}") for what in ("kept", "of a step", "of exchange", "of messages")], said, name)
+
+
 def test_machines_are_named_once(t):
     config = t.config(model={"name": "mlp", "hidden": []}, data={"path": t.values(range(4), range(4)), "batch": 4},
                       run={"steps": 1}, debug={"nodes": [2, 1, 1]})
