@@ -72,12 +72,35 @@ static tri_status enqueue(struct tri_exec *x, const struct tri_exec_item *it)
     return mark_span(x, it, 1);
 }
 
+/* The first n that work on a stream. */
+static tri_status poll_comms(const struct tri_exec_device *xd, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (xd->polled[i]->ops->poll != NULL)
+            TRI_TRY(xd->polled[i]->ops->poll(xd->polled[i]));
+    return TRI_OK;
+}
+
+/* The engine may wait for work of a stream whose peer is lost, which only a poll tells. */
+static tri_status await_engine(struct tri_exec *x, int t, uint32_t seq)
+{
+    const struct tri_exec_device *xd = x->device;
+    uint32_t mark = tri_exec_mark(x, t, x->steps, seq);
+    tri_status st;
+
+    if (xd->nfree == 0)
+        return tri_counter_wait(&x->stream[t].done, mark, -1);
+    while ((st = tri_counter_wait(&x->stream[t].done, mark, POLL_COMM_NS / 1000000)) ==
+           TRI_ERR_TIMEOUT)
+        TRI_TRY(poll_comms(xd, xd->nfree));
+    return st;
+}
+
 tri_status tri_exec_device_await_engines(struct tri_exec *x, const struct tri_exec_item *it)
 {
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         if (x->device->engine[t] && it->wait[t] != 0)
-            TRI_TRY(tri_counter_wait(&x->stream[t].done, tri_exec_mark(x, t, x->steps, it->wait[t]),
-                                     -1));
+            TRI_TRY(await_engine(x, t, it->wait[t]));
     return TRI_OK;
 }
 
@@ -104,26 +127,6 @@ tri_status tri_exec_device_issue(struct tri_exec *x, struct tri_exec_item *it)
     return TRI_OK;
 }
 
-/* Through memory of the process: device, staging, the other ranks, and back. */
-static tri_status carry(struct tri_exec *x, const struct tri_exec_item *it)
-{
-    struct tri_device *d = x->device->d;
-    void *stream = x->device->stream[it->stream];
-    size_t bytes = (size_t)it->count * tri_dtype_bytes(it->dtype);
-    unsigned char *all = it->gathered != NULL ? it->staging + bytes : NULL;
-
-    TRI_TRY(d->ops->copy(d, it->staging, it->buf, bytes, stream));
-    TRI_TRY(d->ops->stream_sync(d, stream));
-    if (x->span != NULL)
-        x->span[it->instr].begin_ns = tri_now_ns();
-    TRI_TRY(tri_engine_collective(it, it->staging, all));
-    if (x->span != NULL)
-        x->span[it->instr].end_ns = tri_now_ns();
-    if (all != NULL)
-        return d->ops->copy(d, it->gathered, all, bytes * (size_t)it->comm->size, stream);
-    return d->ops->copy(d, it->buf, it->staging, bytes, stream);
-}
-
 tri_status tri_exec_device_engine(struct tri_exec_stream *s, struct tri_exec_item *it,
                                   uint32_t step)
 {
@@ -140,7 +143,7 @@ tri_status tri_exec_device_engine(struct tri_exec_stream *s, struct tri_exec_ite
         return TRI_OK;
     TRI_TRY(wait_for_events(x, it, -1));
     tri_exec_shake(&s->jitter);
-    TRI_TRY(it->staging != NULL ? carry(x, it) : enqueue(x, it));
+    TRI_TRY(it->staging != NULL ? tri_exec_carry(x, it) : enqueue(x, it));
     tri_exec_shake(&s->jitter);
     if (it->event != NULL)
         TRI_TRY(xd->d->ops->event_record(xd->d, it->event, xd->stream[it->stream]));
@@ -199,14 +202,6 @@ static tri_status join_streams(struct tri_exec *x)
     return ops->event_record(xd->d, xd->end, compute);
 }
 
-static tri_status poll_comms(const struct tri_exec_device *xd)
-{
-    for (int i = 0; i < xd->npolled; i++)
-        if (xd->polled[i]->ops->poll != NULL)
-            TRI_TRY(xd->polled[i]->ops->poll(xd->polled[i]));
-    return TRI_OK;
-}
-
 /* Collectives on a stream have no deadline of their own: a rank that is lost shows in the
  * communicator, one that is late by the time. */
 static tri_status wait_for_end(const struct tri_exec_device *xd)
@@ -219,10 +214,10 @@ static tri_status wait_for_end(const struct tri_exec_device *xd)
     for (;;) {
         TRI_TRY(xd->d->ops->event_query(xd->d, xd->end, &ended));
         if (ended)
-            return poll_comms(xd);
+            return poll_comms(xd, xd->npolled);
         now = tri_now_ns();
         if (now - polled > POLL_COMM_NS) {
-            TRI_TRY(poll_comms(xd));
+            TRI_TRY(poll_comms(xd, xd->npolled));
             polled = now;
         }
         if (xd->polled[0]->timeout_ms >= 0 && now - begin > xd->polled[0]->timeout_ms * 1000000)
@@ -266,8 +261,7 @@ static tri_status end_step(struct tri_exec *x)
 
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         if (xd->engine[t])
-            TRI_TRY(tri_counter_wait(&x->stream[t].done,
-                                     tri_exec_mark(x, t, x->steps, x->stream[t].count), -1));
+            TRI_TRY(await_engine(x, t, x->stream[t].count));
     if (tri_exec_failed(x))
         return TRI_OK;
     TRI_TRY(join_streams(x));

@@ -1,7 +1,8 @@
 /* The executor on a device with streams.
  *
  * exec_device.c issues and ends steps, exec_events.c makes what a step records, exec_graph.c
- * captures it, exec_copy.c moves values between device and process. */
+ * captures it, exec_copy.c moves values between device and process, exec_carry.c those of
+ * collectives that block. */
 #ifndef TRI_RUNTIME_EXEC_EXEC_DEVICE_H
 #define TRI_RUNTIME_EXEC_EXEC_DEVICE_H
 
@@ -39,9 +40,10 @@ struct tri_exec_device {
     int ngap;
     void **span; /* timed events of a trace, two an instruction; or NULL */
     struct tri_exec_io io;
-    void *staging[TRI_STREAM_COUNT]; /* page-locked, for collectives outside the mirror */
-    struct tri_comm **polled;        /* that work on a stream */
-    int npolled;
+    void *staging[TRI_STREAM_COUNT];    /* page-locked, for collectives outside the mirror */
+    void *arrived[TRI_STREAM_COUNT][2]; /* pieces of a collective are in the process */
+    struct tri_comm **polled;           /* that work on a stream, first those without an engine */
+    int npolled, nfree;                 /* nfree: that no engine uses during a step */
     /* graphs */
     void **graph;     /* one a segment, captured at its first use; NULL: not asked for */
     int32_t *segment; /* first item of each in issue, and nissue behind the last */
@@ -71,6 +73,13 @@ tri_status tri_exec_device_poison(struct tri_exec *x) TRI_CHECKED;
 
 /* exec_graph.c: one segment, captured or launched. */
 tri_status tri_exec_device_segment(struct tri_exec *x, int segment) TRI_CHECKED;
+
+/* exec_carry.c. How a collective that blocks is cut; bytes of staging that it then needs. Local. */
+void tri_exec_carry_plan(struct tri_exec_item *it);
+size_t tri_exec_carry_bytes(const struct tri_exec_item *it);
+/* The collective through it->staging, from the thread of its engine: returns when all is exchanged
+ * and the copies back are enqueued. Collective over it->comm. */
+tri_status tri_exec_carry(struct tri_exec *x, const struct tri_exec_item *it) TRI_CHECKED;
 
 /* exec_copy.c. Local. */
 tri_status tri_exec_io_create(struct tri_exec *x) TRI_CHECKED;

@@ -83,13 +83,6 @@ static bool in_mirror(const struct tri_exec *x, const struct tri_exec_item *it)
            buf < base + x->memory->bytes[TRI_ARENA_EXCHANGE];
 }
 
-static size_t payload(const struct tri_exec_item *it)
-{
-    size_t bytes = (size_t)it->count * tri_dtype_bytes(it->dtype);
-
-    return it->gathered != NULL ? bytes * ((size_t)it->comm->size + 1) : bytes;
-}
-
 /* Buckets have a place in the mirror; for the rest, one staging buffer a stream. */
 static tri_status create_staging(struct tri_exec *x)
 {
@@ -102,10 +95,11 @@ static tri_status create_staging(struct tri_exec *x)
 
         if (!blocks(it))
             continue;
+        tri_exec_carry_plan(it);
         if (in_mirror(x, it))
             it->staging = mirror + ((unsigned char *)it->buf - x->memory->base[TRI_ARENA_EXCHANGE]);
-        else if (payload(it) > most[it->stream])
-            most[it->stream] = payload(it);
+        else if (tri_exec_carry_bytes(it) > most[it->stream])
+            most[it->stream] = tri_exec_carry_bytes(it);
     }
     for (int t = 0; t < TRI_STREAM_COUNT; t++)
         if (most[t] > 0)
@@ -119,20 +113,20 @@ static tri_status create_staging(struct tri_exec *x)
     return TRI_OK;
 }
 
-static void list_polled(struct tri_exec *x)
+static void list_polled(struct tri_exec *x, bool engine)
 {
     struct tri_exec_device *xd = x->device;
 
     for (int32_t i = 0; i < x->program->ninstr; i++) {
-        struct tri_comm *c = item_of(x, i)->comm;
+        const struct tri_exec_item *it = item_of(x, i);
         int at = 0;
 
-        if (c == NULL || !c->ops->on_stream)
+        if (it->comm == NULL || !it->comm->ops->on_stream || xd->engine[it->stream] != engine)
             continue;
-        while (at < xd->npolled && xd->polled[at] != c)
+        while (at < xd->npolled && xd->polled[at] != it->comm)
             at++;
         if (at == xd->npolled)
-            xd->polled[xd->npolled++] = c;
+            xd->polled[xd->npolled++] = it->comm;
     }
 }
 
@@ -143,6 +137,8 @@ static tri_status create_streams(struct tri_exec_device *xd)
     for (int t = 0; t < TRI_STREAM_COUNT; t++) {
         TRI_TRY(ops->stream_create(xd->d, t != TRI_STREAM_COMPUTE, &xd->stream[t]));
         TRI_TRY(ops->event_create(xd->d, false, &xd->join[t]));
+        for (int i = 0; i < 2; i++)
+            TRI_TRY(ops->event_create(xd->d, false, &xd->arrived[t][i]));
     }
     TRI_TRY(ops->event_create(xd->d, false, &xd->fork));
     TRI_TRY(ops->event_create(xd->d, false, &xd->branch));
@@ -169,7 +165,9 @@ tri_status tri_exec_device_create(struct tri_exec *x)
     TRI_TRY(list_items(x));
     TRI_TRY(create_gaps(x));
     TRI_TRY(create_staging(x));
-    list_polled(x);
+    list_polled(x, false);
+    xd->nfree = xd->npolled;
+    list_polled(x, true);
     return tri_exec_io_create(x);
 }
 
@@ -207,6 +205,8 @@ void tri_exec_device_destroy(struct tri_exec *x)
     for (int t = 0; t < TRI_STREAM_COUNT; t++) {
         ops->free_host(xd->d, xd->staging[t]);
         ops->event_destroy(xd->d, xd->join[t]);
+        for (int i = 0; i < 2; i++)
+            ops->event_destroy(xd->d, xd->arrived[t][i]);
         ops->stream_destroy(xd->d, xd->stream[t]);
     }
     tri_free(xd->graph);

@@ -34,6 +34,7 @@ struct tri_exec_item {
     /* on a device with streams */
     void *event;              /* that a later one waits for; NULL: nobody does */
     unsigned char *staging;   /* of a collective that blocks: its buffer in the process */
+    size_t piece_bytes;       /* of that, copied and exchanged at once */
     int segment;              /* graph that the item belongs to */
     struct tri_exec_gap *gap; /* times its waits; NULL: does not wait, or not on compute */
     bool wakes_engine;        /* an engine waits for it */
