@@ -113,26 +113,82 @@ void tri_world_drop_levels(struct tri_world *w)
     w->inter = w->intra = NULL;
 }
 
-tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device, bool *used)
+/* The world's communicators that may lie under those of a device, in the order of `beside`. */
+static struct tri_comm **place_of(struct tri_world *w, size_t i)
 {
-    struct tri_comm **comm[] = {&w->exchange, &w->intra, &w->inter};
+    struct tri_comm **place[] = {&w->exchange, &w->intra, &w->inter};
+
+    return place[i];
+}
+
+enum { PLACES = 3, PLACE_INTRA = 1 };
+
+static void give_back(struct tri_world *w, size_t i)
+{
+    if (w->beside[i] == NULL)
+        return;
+    tri_comm_destroy(*place_of(w, i));
+    *place_of(w, i) = w->beside[i];
+    w->beside[i] = NULL;
+}
+
+static tri_status take(struct tri_world *w, struct tri_device *device,
+                       const struct tri_cuda_backend *backend, size_t i)
+{
+    struct tri_comm *host = *place_of(w, i), *own = NULL;
+    tri_status st = TRI_OK;
+
+    if (tri_comm_size(host) > 1)
+        st = backend->comm_create(host, device, host->name, host->timeout_ms, &own);
+    if (own != NULL) {
+        w->beside[i] = host;
+        *place_of(w, i) = own;
+    }
+    return tri_comm_agree(w->control, st);
+}
+
+/* NCCL cannot join nodes: nothing across them stays with it. MPI must still work. */
+static tri_status fall_back(struct tri_world *w)
+{
+    if (w->topology.rank == 0)
+        tri_info("NCCL cannot join the nodes: %s", tri_error_text());
+    for (size_t i = PLACES; i-- > 0;)
+        if (i != PLACE_INTRA)
+            give_back(w, i);
+    return tri_comm_agree(w->control, TRI_OK);
+}
+
+tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device, int across,
+                                enum tri_sharing sharing, struct tri_device_links *links)
+{
     const struct tri_cuda_backend *backend = NULL;
     int64_t able = tri_cuda_backend_load(&backend) == TRI_OK && backend->comm_create != NULL;
+    bool nodes = w->topology.nodes > 1;
 
+    *links = (struct tri_device_links){0};
     TRI_TRY(tri_comm_allreduce(w->control, &able, 1, TRI_I64, TRI_REDUCE_MIN, false));
-    *used = able != 0;
-    for (size_t i = 0; *used && i < sizeof(comm) / sizeof(comm[0]); i++) {
-        struct tri_comm *host = *comm[i], *own = NULL;
-        tri_status st = TRI_OK;
+    if (nodes && across == TRI_ACROSS_NCCL && (able == 0 || sharing != TRI_SHARING_NONE))
+        return tri_fail(TRI_ERR_USAGE, "'device.across' nccl: %s",
+                        able == 0 ? "this build has no NCCL" : "ranks share a device");
+    if (able == 0 || sharing == TRI_SHARING_INSIDE)
+        return TRI_OK;
+    links->across = nodes && sharing == TRI_SHARING_NONE && across != TRI_ACROSS_MPI;
+    for (size_t i = 0; i < PLACES; i++) {
+        bool joins = nodes && i != PLACE_INTRA;
+        tri_status st;
 
-        if (tri_comm_size(host) > 1)
-            st = backend->comm_create(host, device, host->name, host->timeout_ms, &own);
-        if (own != NULL) {
-            w->beside[i] = host;
-            *comm[i] = own;
+        if (joins && !links->across)
+            continue;
+        st = take(w, device, backend, i);
+        if (st == TRI_OK || !joins || across == TRI_ACROSS_NCCL) {
+            TRI_TRY(st);
+            continue;
         }
-        TRI_TRY(tri_comm_agree(w->control, st));
+        TRI_TRY(fall_back(w));
+        links->across = false;
+        links->refused = true;
     }
+    links->inside = !nodes || links->across || w->intra != NULL;
     return TRI_OK;
 }
 
@@ -143,15 +199,8 @@ struct tri_comm *tri_world_inter(const struct tri_world *w)
 
 void tri_world_leave_device(struct tri_world *w)
 {
-    struct tri_comm **comm[] = {&w->exchange, &w->intra, &w->inter};
-
-    for (size_t i = sizeof(comm) / sizeof(comm[0]); i-- > 0;) {
-        if (w->beside[i] == NULL)
-            continue;
-        tri_comm_destroy(*comm[i]);
-        *comm[i] = w->beside[i];
-        w->beside[i] = NULL;
-    }
+    for (size_t i = PLACES; i-- > 0;)
+        give_back(w, i);
 }
 
 uint64_t tri_world_exchange_bytes(const struct tri_world *w)

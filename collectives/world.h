@@ -20,6 +20,22 @@ struct tri_world {
     struct tri_comm *beside[3]; /* MPI's, under those of a device: exchange, intra, inter */
 };
 
+/* What gradients travel by between nodes, where ranks have devices. */
+enum tri_across { TRI_ACROSS_AUTO, TRI_ACROSS_NCCL, TRI_ACROSS_MPI };
+
+/* Ranks that have one device, which NCCL refuses in one communicator. */
+enum tri_sharing {
+    TRI_SHARING_NONE,
+    TRI_SHARING_ACROSS, /* only ranks of different nodes do */
+    TRI_SHARING_INSIDE
+};
+
+/* The transports between devices. */
+struct tri_device_links {
+    bool inside, across; /* NCCL: between the ranks of a node, of different nodes */
+    bool refused;        /* NCCL was tried across nodes, and could not be made */
+};
+
 struct tri_world_cfg {
     int64_t timeout_ms;   /* deadline of each call; < 0: none */
     bool no_shared;       /* never shared memory */
@@ -40,11 +56,16 @@ tri_status tri_world_connect_levels(const void *mpi_comm, const struct tri_topol
 tri_status tri_world_add_levels(struct tri_world *w, const void *mpi_comm) TRI_CHECKED;
 /* Disconnects them again. Collective. */
 void tri_world_drop_levels(struct tri_world *w);
-/* Lets gradients travel between devices by the communicators of `device`'s backend (NCCL); each
- * rank has a device of its own. After the levels are settled, before the memory of a run. *used:
- * the backend has such communicators. Collective; a failure is shared. */
-tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device,
-                                bool *used) TRI_CHECKED;
+/* Lets gradients travel between devices by the communicators of `device`'s backend (NCCL): inside
+ * nodes where the ranks there have devices of their own, across nodes where all have. across, an
+ * enum tri_across: auto takes MPI across nodes where NCCL refuses, with a message of rank 0; nccl
+ * makes that an error; mpi never tries. A communicator of both levels at once (flat sums) counts as
+ * across where there are several nodes. After the levels are settled, before the memory of a run.
+ * *links: what is used; nothing where the backend has no communicators. Collective; a failure is
+ * shared. Same on all ranks: across, sharing. */
+tri_status tri_world_use_device(struct tri_world *w, struct tri_device *device, int across,
+                                enum tri_sharing sharing,
+                                struct tri_device_links *links) TRI_CHECKED;
 /* The communicator between nodes for data of the process, also where gradients travel between
  * devices; NULL: this rank has none. Local. */
 struct tri_comm *tri_world_inter(const struct tri_world *w);

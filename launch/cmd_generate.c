@@ -91,11 +91,10 @@ static tri_status encode_prompt(struct generate *g, const struct tri_model_dims 
 static tri_status choose_device(struct generate *g)
 {
     struct tri_device_options o = g->cfg->device;
-    bool own;
 
     if (o.kind == TRI_DEVICE_CUDA)
         o.kind = TRI_DEVICE_AUTO;
-    return tri_device_choose(&o, NULL, &g->device, &own);
+    return tri_device_choose(&o, NULL, &g->device);
 }
 
 static tri_status open_model(struct generate *g)

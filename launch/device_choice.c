@@ -34,38 +34,6 @@ static void bind_beside(const char *bus)
     hwloc_bitmap_free(cpus);
 }
 
-/* The first two ranks with one device; none: *second is `size`. */
-static void find_shared(const char *uuid, int size, int *first, int *second)
-{
-    for (*second = 1; *second < size; ++*second)
-        for (*first = 0; *first < *second; ++*first)
-            if (strncmp(uuid + *first * UUID_BYTES, uuid + *second * UUID_BYTES, UUID_BYTES) == 0)
-                return;
-}
-
-/* Looks for ranks with one device. Collective. */
-static tri_status compare_devices(const struct tri_device *d, struct tri_comm *comm, bool *own)
-{
-    int size = tri_comm_size(comm), first = 0, second = size;
-    char mine[UUID_BYTES] = {0};
-    char *all = tri_calloc((size_t)size, UUID_BYTES, "devices of all ranks");
-    tri_status st;
-
-    if (all == NULL)
-        return tri_fail(TRI_ERR_NOMEM, "cannot compare the devices of %d ranks", size);
-    snprintf(mine, sizeof(mine), "%s", tri_device_uuid(d));
-    st = tri_comm_allgather(comm, mine, sizeof(mine), all);
-    if (st == TRI_OK)
-        find_shared(all, size, &first, &second);
-    *own = second >= size;
-    if (st == TRI_OK && !*own && tri_comm_rank(comm) == 0)
-        tri_info("ranks %d and %d share the device %s: gradients are exchanged by MPI, since NCCL "
-                 "takes one rank a device",
-                 first, second, all + first * UUID_BYTES);
-    tri_free(all);
-    return st;
-}
-
 /* auto: CUDA where all ranks have a device. Collective. */
 static tri_status settle(int kind, struct tri_comm *comm, bool *cuda)
 {
@@ -99,7 +67,7 @@ static tri_status explain(tri_status st)
 }
 
 tri_status tri_device_choose(const struct tri_device_options *o, const struct tri_world *world,
-                             struct tri_device **out, bool *own)
+                             struct tri_device **out)
 {
     struct tri_comm *comm = world != NULL ? world->control : NULL;
     struct tri_device *d = NULL;
@@ -108,12 +76,10 @@ tri_status tri_device_choose(const struct tri_device_options *o, const struct tr
 
     TRI_TRY(settle(o->kind, comm, &cuda));
     if (!cuda) {
-        *own = false;
         *out = tri_device_cpu();
         return TRI_OK;
     }
     TRI_TRY_GOTO(st, tri_comm_agree(comm, explain(open_own(world, &d))), destroy);
-    TRI_TRY_GOTO(st, compare_devices(d, comm, own), destroy);
     d->tune = o->tune;
     bind_beside(d->bus);
     *out = d;
@@ -121,5 +87,51 @@ tri_status tri_device_choose(const struct tri_device_options *o, const struct tr
 
 destroy:
     tri_device_destroy(d);
+    return st;
+}
+
+/* The first two ranks with one device, of one node or of different ones; none: false. */
+static bool find_shared(const char *uuid, const struct tri_topology *t, bool inside, int *first,
+                        int *second)
+{
+    for (int b = 1; b < t->size; b++)
+        for (int a = 0; a < b; a++)
+            if ((t->node_of[a] == t->node_of[b]) == inside &&
+                strncmp(uuid + a * UUID_BYTES, uuid + b * UUID_BYTES, UUID_BYTES) == 0) {
+                *first = a;
+                *second = b;
+                return true;
+            }
+    return false;
+}
+
+tri_status tri_device_compare(const struct tri_device *d, const struct tri_world *world,
+                              enum tri_sharing *out)
+{
+    const struct tri_topology *t = &world->topology;
+    enum tri_sharing sharing = TRI_SHARING_NONE;
+    int first = 0, second = 0;
+    char mine[UUID_BYTES] = {0};
+    char *all = tri_calloc((size_t)t->size, UUID_BYTES, "devices of all ranks");
+    tri_status st = TRI_OK;
+
+    if (all == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "cannot compare the devices of %d ranks", t->size);
+    TRI_TRY_GOTO(st, tri_comm_agree(world->control, st), free_all);
+    snprintf(mine, sizeof(mine), "%s", tri_device_uuid(d));
+    TRI_TRY_GOTO(st, tri_comm_allgather(world->control, mine, sizeof(mine), all), free_all);
+    if (find_shared(all, t, true, &first, &second))
+        sharing = TRI_SHARING_INSIDE;
+    else if (find_shared(all, t, false, &first, &second))
+        sharing = TRI_SHARING_ACROSS;
+    if (sharing != TRI_SHARING_NONE && t->rank == 0)
+        tri_info("ranks %d and %d share the device %s: gradients are exchanged by MPI%s, since "
+                 "NCCL takes one rank a device",
+                 first, second, all + first * UUID_BYTES,
+                 sharing == TRI_SHARING_ACROSS ? " between nodes" : "");
+    *out = sharing;
+
+free_all:
+    tri_free(all);
     return st;
 }

@@ -90,8 +90,9 @@ tri_status tri_hierarchy_choose(struct tri_world *w, const void *mpi_comm,
     if (wanted == TRI_HIERARCHY_AUTO)
         TRI_TRY(choose_by_costs(w, args, spec, &two));
     else if (t->rank == 0)
-        tri_info("gradients are summed in two levels, as asked for: %d node%s, %d slice%s",
-                 t->nodes, t->nodes == 1 ? "" : "s", t->slices, t->slices == 1 ? "" : "s");
+        tri_info("gradients are summed in two levels, %s: %d node%s, %d slice%s",
+                 args->why != NULL ? args->why : "as asked for", t->nodes, t->nodes == 1 ? "" : "s",
+                 t->slices, t->slices == 1 ? "" : "s");
     if (!two) {
         tri_world_drop_levels(w);
         return TRI_OK;

@@ -16,6 +16,7 @@ typedef tri_status tri_step_predictor(void *arg, const struct tri_exchange_spec 
 /* What auto needs to choose. */
 struct tri_hierarchy_args {
     int wanted;                   /* enum tri_hierarchy_choice */
+    const char *why;              /* of two levels that are wanted; NULL: "as asked for" */
     int threads;                  /* of a rank */
     struct tri_cost_table *costs; /* used if it fits, else measured anew */
     tri_step_predictor *predict;  /* NULL: compares one bucket alone */

@@ -321,9 +321,7 @@ tri_status tri_job_create(const struct tri_job_args *a, struct tri_config *cfg,
     TRI_TRY_GOTO(st, tri_comm_agree(control(a), open_data(job, a)), destroy_job);
     TRI_TRY_GOTO(st, scan_data(job, a), destroy_job);
     TRI_TRY_GOTO(st, tri_comm_agree(control(a), resolve(job, a->need_train, resumed)), destroy_job);
-    TRI_TRY_GOTO(st,
-                 tri_device_choose(&cfg->device, job->world, &job->spec.device, &job->own_device),
-                 destroy_job);
+    TRI_TRY_GOTO(st, tri_device_choose(&cfg->device, job->world, &job->spec.device), destroy_job);
     TRI_TRY_GOTO(st, choose_threads(job, resumed), destroy_job);
     *out = job;
     return TRI_OK;
@@ -375,38 +373,56 @@ destroy_layout:
     return st;
 }
 
-/* What ranks exchange by, and what a device makes of it. Collective. */
-static tri_status use_device(struct tri_job *job, struct tri_world *w)
+static const char *describe(const struct tri_device_links *l, const struct tri_world *w, int across)
+{
+    if (w->topology.size == 1)
+        return "";
+    if (l->inside && (l->across || w->topology.nodes == 1))
+        return ", gradients are exchanged by NCCL";
+    if (l->inside)
+        return across == TRI_ACROSS_MPI
+                   ? ", gradients are exchanged by NCCL inside nodes and by MPI between them, as "
+                     "device.across says"
+                   : ", gradients are exchanged by NCCL inside nodes and by MPI between them";
+    return ", gradients are exchanged by MPI";
+}
+
+/* By how many levels gradients travel, and by what. Collective. */
+static tri_status arrange_exchange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
+                                   int across, enum tri_sharing sharing,
+                                   struct tri_device_links *links)
 {
     const struct tri_device *d = job->spec.device;
-    bool used = false;
+    bool nccl = !d->host && sharing != TRI_SHARING_INSIDE && w->topology.size > 1;
+    bool mixed = nccl && w->topology.nodes > 1 && w->topology.nodes < w->topology.size &&
+                 (sharing == TRI_SHARING_ACROSS || across == TRI_ACROSS_MPI);
+    struct tri_hierarchy_args args = {.wanted = job->cfg->gradient.hierarchy,
+                                      .threads = job->spec.threads,
+                                      .costs = &job->costs,
+                                      .predict = tri_job_predict,
+                                      .arg = job};
 
-    if (d->host)
-        return TRI_OK;
-    if (job->own_device && w->topology.size > 1) {
-        job->device_world = w;
-        TRI_TRY(tri_world_use_device(w, job->spec.device, &used));
+    /* NCCL knows the links itself, and the costs are those of MPI. */
+    if (nccl && args.wanted == TRI_HIERARCHY_AUTO) {
+        args.wanted = mixed ? TRI_HIERARCHY_TWO_LEVEL : TRI_HIERARCHY_FLAT;
+        args.why = "NCCL inside nodes and MPI between them";
     }
-    if (w->topology.rank == 0)
-        tri_info("computing on %s%s", d->name,
-                 used                   ? ", gradients are exchanged by NCCL"
-                 : w->topology.size > 1 ? ", gradients are exchanged by MPI"
-                                        : "");
-    return TRI_OK;
+    TRI_TRY(tri_hierarchy_choose(w, mpi_comm, &args, &job->spec.exchange));
+    fill_compression(job, &w->topology);
+    if (d->host || w->topology.size == 1)
+        return TRI_OK;
+    job->device_world = w;
+    return tri_world_use_device(w, job->spec.device, across, sharing, links);
 }
 
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed)
 {
     const struct tri_opt_ints *nodes = &job->cfg->debug.nodes;
-    bool nccl = job->own_device && job->cfg->gradient.hierarchy == TRI_HIERARCHY_AUTO;
-    /* NCCL knows the links itself, and the costs are those of MPI. */
-    const struct tri_hierarchy_args args = {.wanted = nccl ? TRI_HIERARCHY_FLAT
-                                                           : job->cfg->gradient.hierarchy,
-                                            .threads = job->spec.threads,
-                                            .costs = &job->costs,
-                                            .predict = tri_job_predict,
-                                            .arg = job};
+    const struct tri_device *d = job->spec.device;
+    enum tri_sharing sharing = TRI_SHARING_NONE;
+    struct tri_device_links links = {0};
+    int across = job->cfg->device.across;
 
     if (nodes->count > 0)
         TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
@@ -414,9 +430,14 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
     TRI_TRY(tri_cost_table_share(job->cfg->run.dir, w->control, &job->costs));
     if (!tri_cost_table_fits(&job->costs, &w->topology) && resumed != NULL)
         tri_cost_table_load(resumed, &job->costs);
-    TRI_TRY(tri_hierarchy_choose(w, mpi_comm, &args, &job->spec.exchange));
-    fill_compression(job, &w->topology);
-    return use_device(job, w);
+    if (!d->host)
+        TRI_TRY(tri_device_compare(d, w, &sharing));
+    TRI_TRY(arrange_exchange(job, w, mpi_comm, across, sharing, &links));
+    if (links.refused && w->intra == NULL) /* flat sums were meant for NCCL */
+        TRI_TRY(arrange_exchange(job, w, mpi_comm, TRI_ACROSS_MPI, sharing, &links));
+    if (!d->host && w->topology.rank == 0)
+        tri_info("computing on %s%s", d->name, describe(&links, w, across));
+    return TRI_OK;
 }
 
 bool tri_job_checks_precision(const struct tri_job *job)

@@ -24,7 +24,6 @@ struct tri_job {
     struct tri_data_shape shape;
     struct tri_model_dims dims;
     struct tri_compile_spec spec; /* points into this struct; its device is owned */
-    bool own_device;              /* no other rank shares it */
     struct tri_group_rules groups;
     struct tri_injection faults[TRI_MAX_FAULTS];
     struct tri_cost_table costs;

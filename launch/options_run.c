@@ -39,6 +39,10 @@ const struct tri_opt tri_device_rows[] = {
      "where the step is computed; auto takes cuda where every rank sees a device", NULL},
     {"device.isa", TRI_OPT_ENUM, AT(isa), "auto", "auto|scalar|avx2|avx512",
      "upper limit of the CPU instruction set of our kernels, to test the lower ones", NULL},
+    {"device.across", TRI_OPT_ENUM, AT(across), "auto", "auto|nccl|mpi",
+     "what gradients on CUDA devices travel by between nodes; auto takes MPI only where NCCL "
+     "refuses, and with MPI sums go in two levels, NCCL inside nodes",
+     NULL},
     {"device.graph", TRI_OPT_BOOL, AT(graph), "false", NULL,
      "replay the step from CUDA graphs, where it runs on a CUDA device", NULL},
     {"device.tune", TRI_OPT_BOOL, AT(tune), "false", NULL,

@@ -25,8 +25,9 @@ enum tri_isa_choice {
 };
 
 struct tri_device_options {
-    int kind; /* enum tri_device_choice */
-    int isa;  /* enum tri_isa_choice */
+    int kind;   /* enum tri_device_choice */
+    int isa;    /* enum tri_isa_choice */
+    int across; /* enum tri_across */
     bool graph;
     bool tune; /* for tri_device.tune */
 };

@@ -91,6 +91,60 @@ def test_two_levels_by_mpi(t):
     with_graphs(t, config, 4, *args, env=SHARED)
 
 
+MIXED = ("debug.nodes=[2, 2]", "device.across=mpi", "debug.hash_every=2")
+NCCL_AND_MPI = "exchanged by NCCL inside nodes and by MPI between them"
+
+
+def test_nccl_inside_nodes_and_mpi_between(t):
+    config = mlp(t)
+    same_as_cpu(t, config, 4, *MIXED, "gradient.hierarchy=two_level")
+    r = with_graphs(t, config, 4, *MIXED)  # auto takes two levels
+    assert NCCL_AND_MPI + ", as device.across says" in r.err, r.err
+    assert "cut where gradients are handed to MPI" in r.err and "a step is 1 graph" not in r.err, r.err
+    train(t, config, "nccl", "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", ranks=4)
+    equal(t.texts("loss", run="nccl"), t.texts("loss", run="cuda-4"), "by NCCL alone")  # each level adds two ranks
+
+
+def test_mpi_between_nodes_in_pieces(t):
+    """A rank's half of the gradients is 8 MiB and more: several pieces of 4 MiB, the last one with a tail."""
+    t.classes()
+    config = t.config(model={"name": "mlp", "hidden": [1500, 2801]}, data={"path": "data.h5", "batch": 16}, run={"steps": 2},
+                      optimizer={"name": "sgd", "lr": 0.01}, gradient={"bucket_bytes": 67108864})
+    same_as_cpu(t, config, 4, *MIXED, "gradient.hierarchy=two_level")
+    with_graphs(t, config, 4, *MIXED)
+    train(t, config, "nccl", "debug.nodes=[2, 2]", "gradient.hierarchy=two_level", "debug.hash_every=2", ranks=4)
+    for key in ("loss", "weights_hash"):
+        equal(t.texts(key, run="nccl"), t.texts(key, run="cuda-4"), "by NCCL alone")
+
+
+def test_late_ranks_are_told_by_nccl_beside_mpi(t):
+    """One rank of each node is late, so that nobody waits by MPI: engines and main threads wait for NCCL inside the nodes."""
+    config = mlp(t, timeouts={"collective_s": 3})
+    late = ", ".join("{rank: %d, step: 3, where: exchange, what: sleep, ms: 12000}" % rank for rank in (1, 3))
+    for graph in ("false", "true"):
+        r = t.train(config, f"run.dir={t.path(graph)}", "device.kind=cuda", *MIXED[:2], f"device.graph={graph}",
+                    f"debug.inject=[{late}]", ranks=4, timeout=60)
+        assert r.rc == 1 and "3000 ms" in r.err and "(after step 2)" in r.err, r.err
+
+
+def test_nodes_that_share_devices(t):
+    config = mlp(t)
+    env = {"EMULATE_SHARED": "1", "EMULATE_DEVICES": "2"}  # ranks 0 and 2, 1 and 3
+    same_as_cpu(t, config, 4, "debug.nodes=[2, 2]", env=env)
+    r = with_graphs(t, config, 4, "debug.nodes=[2, 2]", env=env)
+    assert "ranks 0 and 2 share the device" in r.err and NCCL_AND_MPI in r.err, r.err
+    t.train(config, "device.kind=cuda", "device.across=nccl", "debug.nodes=[2, 2]", ranks=4, env=env).expect(
+        2, "'device.across' nccl: ranks share a device")
+
+
+def test_nccl_that_cannot_join_nodes(t):
+    config = mlp(t)
+    env = {"EMULATE_NCCL_RANKS": "2"}
+    same_as_cpu(t, config, 4, "debug.nodes=[2, 2]", env=env)
+    r = with_graphs(t, config, 4, "debug.nodes=[2, 2]", env=env)
+    assert "NCCL cannot join the nodes: " in r.err and NCCL_AND_MPI in r.err, r.err
+
+
 def test_deterministic_runs_repeat(t):
     config = mlp(t)
     for ranks in (1, 2, 4):
@@ -144,6 +198,16 @@ def test_compression(t):
         close(losses(t, f"{name}-cuda"), losses(t, f"{name}-cpu"), 1e-2)
         train(t, config, f"{name}-again", ranks=ranks)
         equal(t.texts("loss", run=f"{name}-again"), t.texts("loss", run=f"{name}-cuda"), name)
+
+
+def test_compressed_between_nodes_by_mpi(t):
+    """MPI gathers payloads of several dtypes, which NCCL's slices have become and become again."""
+    config = mlp(t, gradient={"hierarchy": "two_level", "compress": {"name": "topk", "level": "inter", "ratio": 0.2, "force": True}},
+                 debug={"nodes": [2, 2]})
+    train(t, config, "nccl", ranks=4)
+    for graph in ("false", "true"):
+        train(t, config, f"mpi-{graph}", "device.across=mpi", f"device.graph={graph}", ranks=4)
+        equal(t.texts("loss", run=f"mpi-{graph}"), t.texts("loss", run="nccl"), f"graph {graph}")
 
 
 def test_eval_reads_the_weights(t):

@@ -55,6 +55,14 @@ def test_two_levels(t):
     train(t, "run", 4, *mlp(t), "debug.nodes=[2, 2]", hierarchy="two_level")
 
 
+def test_nccl_and_mpi(t):
+    """NCCL inside nodes, MPI between them: with pieces, and with graphs that are cut."""
+    base, args = mlp(t), ("debug.nodes=[2, 2]", "device.across=mpi")
+    equal(train(t, "graph", 4, *base, *args, "device.graph=true"), train(t, "plain", 4, *base, *args), "graph")
+    wide = dict(name="mlp", hidden=[1500, 2801]), base[1]
+    train(t, "wide", 4, *wide, *args, "gradient.bucket_bytes=67108864", "run.steps=2")
+
+
 def test_deterministic(t):
     base = gpt(t)
     equal(train(t, "run-4", 4, *base, "run.deterministic=true"), train(t, "run-2", 2, *base, "run.deterministic=true"), "4 ranks")

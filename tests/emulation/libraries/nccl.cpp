@@ -329,6 +329,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
 {
     if (nranks < 1 || rank < 0 || rank >= nranks)
         return ncclInvalidArgument;
+    if (nranks > emu::setting("EMULATE_NCCL_RANKS", nranks))
+        return ncclSystemError;
     return start(commId.internal, nranks, rank, config, comm);
 }
 

@@ -139,6 +139,8 @@ Test(config, refuses_what_is_not_there_yet)
     accepted("device.kind=cpu");
     accepted("device.kind=cuda");
     accepted("device.graph=true");
+    accepted("device.across=mpi");
+    refused("device.across=tcp", "auto, nccl, mpi");
 }
 
 Test(config, describes_every_option)
