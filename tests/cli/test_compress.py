@@ -282,6 +282,13 @@ def test_the_estimate_and_the_level_decide(t):
 # --- between nodes -------------------------------------------------------------------------------------
 
 
+def test_between_nodes_of_several_ranks_low_rank_is_left_out(t):
+    t.classes(64)
+    config = t.config(run=dict(steps=2, eval_every=0), model=dict(name="mlp", hidden=[24]), data=dict(path="data.h5", batch=32, grain=8),
+                      gradient=dict(hierarchy="two_level", compress=dict(name="powersgd", force=True)), debug=dict(nodes=[2, 2]))
+    t.train(config, ranks=4).expect(0, "compression powersgd: none", "slices of nodes are no matrices")
+
+
 def nodes_config(t, run, how, steps, nodes, batch, hierarchy="two_level", bucket_bytes=4096, **debug):
     return t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[24]),
                     data=dict(path="data.h5", batch=batch, grain=batch // 8), optimizer=dict(name="sgd", lr=0.05),
