@@ -205,7 +205,7 @@ def bench_ranks(b):
     b.head("1 rank ms", "2 runs apart ms", "2 ranks ms", "efficiency", "against runs apart", "exposed", "goal")
     b.row(f"{r['one_ms']:.0f}", f"{r['apart_ms']:.0f}", f"{r['two_ms']:.0f}", f"{100 * r['efficiency']:.1f} %",
           f"{100 * r['efficiency_apart']:.1f} %", f"{100 * exposed:.2f} %",
-          verdict(r["efficiency"] >= 0.92 and exposed <= 0.04))
+          verdict(r["efficiency"] >= 0.96 and exposed <= 0.015))
 
 
 def first_line(*cmd):
