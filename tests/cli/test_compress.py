@@ -3,6 +3,8 @@
 By hand: x = 2^-16 a, y = -2^15 makes the gradient of the squared error exactly a for each input of a linear model (w x is below
 the last bit of y); with sgd and lr 1 the weights are minus what was delivered.
 """
+import json
+
 import numpy as np
 
 from harness import close, equal, run_tests
@@ -252,23 +254,53 @@ def test_warmup_of_other_methods_is_uncompressed(t):
         equal(t.texts("weights_hash", run=f"{name}-resumed"), hashes, name)
 
 
-def test_g07_half_precision_and_elements_killed_and_resumed(t):
-    """fp16 with a growing loss scale, dropout, clipping that bites, 2 grains a rank, topk with a warm-up, two levels."""
-    t.tokens(6000)
-    config = t.config(run=dict(steps=16, eval_every=0), checkpoint=dict(every=5, keep=100),
+# --- G07: stopped runs equal straight ones ----------------------------------------------------------------
+
+
+def same_files(t, run, step=20):
+    """Checkpoints equal to the byte, except config.yaml, which holds run.dir and run.steps."""
+    def files(r):
+        folder = t.path(r, "checkpoints", f"step-{step:08d}")
+        with open(f"{folder}/model.h5", "rb") as model, open(f"{folder}/manifest.json") as manifest:
+            listed = json.load(manifest)
+            del listed["files"]["config.yaml"], listed["checksum"]
+            return listed, model.read()
+
+    a, b = files(run), files("straight")
+    assert a[0] == b[0], (a[0], b[0])
+    assert a[1] == b[1], f"{run}: model.h5 differs"
+
+
+def test_g07_half_precision_and_elements(t):
+    """fp16 with a growing loss scale, dropout, clipping that bites, 2 grains a rank, topk with momentum correction and a
+    warm-up, two levels, a skipped step, an epoch's end. In one go, by parts, and killed."""
+    t.tokens(1500)  # 12 steps an epoch, the last of 12 samples
+    skip = "{rank: 1, step: 9, where: backward, what: inf}"
+    config = t.config(run=dict(steps=20, eval_every=0), checkpoint=dict(every=5, keep=100),
                       model=dict(name="gpt", layers=1, heads=2, width=16, context=8, dropout=0.1), data=dict(path="data.h5", batch=16, grain=2),
-                      optimizer=dict(name="sgd", lr=0.05, momentum=0.9),
+                      optimizer=dict(name="sgd", lr=0.05, momentum=0.9), schedule=dict(name="step", warmup=3, milestones=[9, 15]),
                       precision=dict(compute="fp16", loss_scale=dict(initial=1024, growth_interval=4)),
-                      gradient=dict(clip_norm=0.5, hierarchy="two_level", compress=dict(name="topk", ratio=0.05, force=True, warmup=8)),
+                      gradient=dict(clip_norm=0.3, hierarchy="two_level", compress=dict(name="topk", ratio=0.05, force=True, warmup=8)),
                       debug=dict(hash_every=1, nodes=[2, 2]))
-    t.train(config, "run.dir=" + t.path("straight"), ranks=4).expect(0, "compression topk")
+
+    def train(run, *more, faults=""):
+        return t.train(config, "run.dir=" + t.path(run), f"debug.inject=[{skip}{faults}]", *more, ranks=4)
+
+    train("straight").expect(0, "compression topk")
     straight = t.metrics("straight")
-    assert min(m["grad_norm"] for m in straight) > 0.5 and straight[-1]["loss_scale"] > 1024, straight
-    kill = "debug.inject=[{rank: 3, step: 13, where: backward, what: kill}]"
-    assert t.train(config, kill, ranks=4).rc == 137
-    t.train(config, ranks=4).expect(0, "going on from", "step-00000010")
-    for key in ("loss", "grad_norm", "loss_scale", "weights_hash"):
-        equal(t.texts(key, run="run"), t.texts(key, run="straight"), key)
+    assert min(m["grad_norm"] for m in straight if not m["skipped"]) > 0.3, "clipping never bites"
+    equal([m["step"] for m in straight if m["skipped"]], [9], "skipped")
+    equal([straight[i]["epoch"] for i in (11, 12)], [0, 1], "epochs")
+    assert straight[7]["loss_scale"] == 4096 and straight[-1]["loss_scale"] > straight[9]["loss_scale"], straight
+    for ends in ((10, 20), (7, 13, 20)):
+        for end in ends:
+            train(f"by-{ends[0]}", f"run.steps={end}").expect(0)
+    assert train("killed", faults=", {rank: 3, step: 14, where: backward, what: kill}").rc == 137
+    train("killed").expect(0, "going on from", "step-00000010")
+    for run in ("by-10", "by-7", "killed"):
+        keys = ("step", "updates", "epoch", "loss", "grad_norm", "lr", "loss_scale", "skipped", "samples", "tokens", "weights_hash")
+        equal(t.texts(*keys, run=run), t.texts(*keys, run="straight"), run)
+        same_files(t, run)
 
 
 def test_the_estimate_and_the_level_decide(t):
