@@ -3,7 +3,6 @@
 
 #include "collectives/machine.h"
 #include "runtime/checkpoint/files.h"
-#include "runtime/exec/simulate.h"
 #include "runtime/kernels/kernels.h"
 
 #include <stdio.h>
@@ -18,13 +17,14 @@
 #define COMPILER "gcc "
 #endif
 
-tri_status tri_bench_limits(struct tri_comm *comm, int threads, struct tri_bench_limits *out)
+tri_status tri_bench_limits(struct tri_comm *comm, const struct tri_measured *m,
+                            struct tri_bench_limits *out)
 {
     struct tri_costs costs = {0};
     double sum[2];
 
     TRI_TRY(tri_comm_barrier(comm));
-    TRI_TRY(tri_comm_agree(comm, tri_costs_measure(tri_kernels_cpu, threads, &costs)));
+    TRI_TRY(tri_comm_agree(comm, tri_device_measure(m, &costs)));
     sum[0] = costs.flops_per_s;
     sum[1] = costs.bytes_per_s;
     TRI_TRY(tri_comm_allreduce(comm, sum, 2, TRI_F64, TRI_REDUCE_SUM, false));

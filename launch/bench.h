@@ -6,18 +6,19 @@
 #include "launch/command.h"
 #include "launch/env.h"
 #include "runtime/core/text.h"
+#include "runtime/exec/measure.h"
 
 /* One of `trireme bench NAME`. argv[0] is NAME; returns the exit code. */
 extern const struct tri_command tri_bench_allreduce, tri_bench_kernels, tri_bench_scaling,
     tri_bench_step;
 
-/* Measured on all ranks at once, each with `threads` threads, and summed over them: operations a
- * second of the best square product (N = 768 and 1536) and bytes a second of a triad. comm NULL:
- * this process alone. Collective. */
+/* Measured on all ranks at once and summed over them (tri_device_measure): operations a second of
+ * the best square product, and bytes a second of a triad on CPUs, of a copy on other devices. comm
+ * NULL: this process alone. TRI_ERR_NOMEM: a device is full. Collective. */
 struct tri_bench_limits {
     double flops_per_s, bytes_per_s;
 };
-tri_status tri_bench_limits(struct tri_comm *comm, int threads,
+tri_status tri_bench_limits(struct tri_comm *comm, const struct tri_measured *m,
                             struct tri_bench_limits *out) TRI_CHECKED;
 
 /* Sorts the n times; best and median. n >= 1. Local. */

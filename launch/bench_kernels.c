@@ -6,7 +6,6 @@
  * of the limit is that of the roofline model: the longer of its operations over a square product
  * and its bytes over a triad, as part of the time measured. */
 #include "launch/bench.h"
-#include "launch/bench_device.h"
 
 #include "launch/compile.h"
 #include "launch/config.h"
@@ -248,7 +247,7 @@ static tri_status measure_instr(struct bench *b, const struct subject *s,
     TRI_TRY_GOTO(st, d->ops->alloc(d, k->scratch_bytes + TRI_ALIGN_BYTES, &scratch), free_all);
     args.scratch = scratch;
     st = d->host ? time_on_cpu(k, &args, &best, &median)
-                 : tri_bench_device_time(d, k, &args, &best, &median);
+                 : tri_device_time(d, k, &args, &best, &median);
     if (st == TRI_OK)
         print_line(b, s, p, in, best, median);
 
@@ -380,13 +379,14 @@ static void print_rest(const struct bench *b)
 
 static tri_status measure_limits(struct bench *b)
 {
+    const struct tri_measured m = {.device = b->device, .threads = b->threads, .compute = TRI_BF16};
+
+    TRI_TRY(tri_bench_limits(NULL, &m, &b->limits));
     if (!b->device->host) {
-        TRI_TRY(tri_bench_device_limits(b->device, b->stream, &b->limits));
         printf("limits of %s: %.1f TFLOP/s square product of bf16, %.1f GB/s copy\n",
                b->device->name, b->limits.flops_per_s * 1e-12, b->limits.bytes_per_s * 1e-9);
         return TRI_OK;
     }
-    TRI_TRY(tri_bench_limits(NULL, b->threads, &b->limits));
     printf("limits with %d thread%s: %.1f GFLOP/s square product, %.1f GB/s triad\n", b->threads,
            b->threads == 1 ? "" : "s", b->limits.flops_per_s * 1e-9, b->limits.bytes_per_s * 1e-9);
     return TRI_OK;

@@ -41,9 +41,13 @@ struct work {
 
 static tri_status better_limits(struct bench *b)
 {
+    const struct tri_measured m = tri_job_measured(b->timed.job);
     struct tri_bench_limits now;
+    tri_status st = tri_bench_limits(b->control, &m, &now);
 
-    TRI_TRY(tri_bench_limits(b->control, b->timed.job->spec.threads, &now));
+    if (st == TRI_ERR_NOMEM && !m.device->host)
+        return TRI_OK; /* the model takes all of the device: there is no limit to compare with */
+    TRI_TRY(st);
     b->limits.flops_per_s = fmax(b->limits.flops_per_s, now.flops_per_s);
     b->limits.bytes_per_s = fmax(b->limits.bytes_per_s, now.bytes_per_s);
     return TRI_OK;
@@ -109,11 +113,35 @@ static tri_status count_work(struct bench *b, struct work *w)
     return tri_comm_allreduce(b->control, &w->resident, 1, TRI_I64, TRI_REDUCE_MAX, false);
 }
 
+static void print_flops(const char *name, double flops, double seconds, double limit)
+{
+    printf("%-11s %.2f GFLOP a step, %.1f GFLOP/s", name, flops * 1e-9, flops / seconds * 1e-9);
+    if (limit > 0)
+        printf(", %.1f %% of a square product", 100 * flops / seconds / limit);
+    printf("\n");
+}
+
+static void print_limits(const struct bench *b)
+{
+    const struct tri_measured m = tri_job_measured(b->timed.job);
+
+    if (b->limits.flops_per_s <= 0)
+        printf("limits      not measured: %s has no room for it beside the model\n",
+               m.device->name);
+    else if (m.device->host)
+        printf("limits      %.1f GFLOP/s square product, %.1f GB/s triad, all ranks at once\n",
+               b->limits.flops_per_s * 1e-9, b->limits.bytes_per_s * 1e-9);
+    else
+        printf("limits      %.1f GFLOP/s square product of %s%s, %.1f GB/s copy, all ranks at once "
+               "on %s\n",
+               b->limits.flops_per_s * 1e-9, tri_dtype_name(m.compute), m.tf32 ? " in tf32" : "",
+               b->limits.bytes_per_s * 1e-9, m.device->name);
+}
+
 static void print_report(const struct bench *b, const struct work *w)
 {
     const double *best = b->times.best, *median = b->times.median;
     const struct tri_program *p = b->timed.session.train;
-    double limit = b->limits.flops_per_s;
 
     printf("ranks       %d on %d node%s, %d thread%s each; %lld steps after %d to warm up\n",
            b->env.size, b->env.world->topology.nodes, b->env.world->topology.nodes == 1 ? "" : "s",
@@ -123,14 +151,9 @@ static void print_report(const struct bench *b, const struct work *w)
            median[TRI_TIMED_STEP_S] * 1e3);
     printf("rate        %.1f %s/s best, %.1f median\n", w->units / best[TRI_TIMED_STEP_S], w->unit,
            w->units / median[TRI_TIMED_STEP_S]);
-    printf("plan        %.2f GFLOP a step, %.1f GFLOP/s, %.1f %% of a square product\n",
-           w->plan_flops * 1e-9, w->plan_flops / best[TRI_TIMED_STEP_S] * 1e-9,
-           100 * w->plan_flops / best[TRI_TIMED_STEP_S] / limit);
-    printf("formula     %.2f GFLOP a step, %.1f GFLOP/s, %.1f %% of a square product\n",
-           w->formula_flops * 1e-9, w->formula_flops / best[TRI_TIMED_STEP_S] * 1e-9,
-           100 * w->formula_flops / best[TRI_TIMED_STEP_S] / limit);
-    printf("limits      %.1f GFLOP/s square product, %.1f GB/s triad, all ranks at once\n",
-           limit * 1e-9, b->limits.bytes_per_s * 1e-9);
+    print_flops("plan", w->plan_flops, best[TRI_TIMED_STEP_S], b->limits.flops_per_s);
+    print_flops("formula", w->formula_flops, best[TRI_TIMED_STEP_S], b->limits.flops_per_s);
+    print_limits(b);
     printf("compute     %.1f ms median; input %.2f ms\n", median[TRI_TIMED_COMPUTE_S] * 1e3,
            median[TRI_TIMED_INPUT_S] * 1e3);
     printf("phases     ");
@@ -152,10 +175,17 @@ static void append(struct tri_text *t, const char *key, double value)
     tri_text_json_double(t, value);
 }
 
+/* What was not measured is null in the result. */
+static double known(double rate)
+{
+    return rate > 0 ? rate : (double)NAN;
+}
+
 static tri_status write_json(const struct bench *b, const struct work *w)
 {
     const double *best = b->times.best, *median = b->times.median;
     const struct tri_program *p = b->timed.session.train;
+    const struct tri_device *d = b->timed.job->spec.device;
     struct tri_text t = {0};
     tri_status st;
 
@@ -164,16 +194,18 @@ static tri_status write_json(const struct bench *b, const struct work *w)
         &(struct tri_bench_setting){&b->env.world->topology, b->timed.job->spec.threads, b->link});
     tri_text_printf(&t, ",\n \"config\": ");
     tri_text_json_string(&t, b->args.config);
-    tri_text_printf(&t, ", \"unit\": \"%s\"", w->unit);
+    tri_text_printf(&t, ", \"unit\": \"%s\", \"device\": ", w->unit);
+    tri_text_json_string(&t, d->name);
     append(&t, "steps", (double)b->steps);
     append(&t, "best_ms", best[TRI_TIMED_STEP_S] * 1e3);
     append(&t, "median_ms", median[TRI_TIMED_STEP_S] * 1e3);
     append(&t, "per_s", w->units / best[TRI_TIMED_STEP_S]);
     append(&t, "plan_flops", w->plan_flops);
     append(&t, "formula_flops", w->formula_flops);
-    append(&t, "product_flops_per_s", b->limits.flops_per_s);
-    append(&t, "triad_bytes_per_s", b->limits.bytes_per_s);
-    append(&t, "of_product", w->formula_flops / best[TRI_TIMED_STEP_S] / b->limits.flops_per_s);
+    append(&t, "product_flops_per_s", known(b->limits.flops_per_s));
+    append(&t, d->host ? "triad_bytes_per_s" : "copy_bytes_per_s", known(b->limits.bytes_per_s));
+    append(&t, "of_product",
+           w->formula_flops / best[TRI_TIMED_STEP_S] / known(b->limits.flops_per_s));
     append(&t, "compute_ms", median[TRI_TIMED_COMPUTE_S] * 1e3);
     append(&t, "exposed_comm_ms", median[TRI_TIMED_EXPOSED_S] * 1e3);
     append(&t, "input_ms", median[TRI_TIMED_INPUT_S] * 1e3);

@@ -7,7 +7,7 @@
 
 #include "runtime/core/io_thread.h"
 #include "runtime/core/memory.h"
-#include "runtime/exec/simulate.h"
+#include "runtime/exec/measure.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -58,18 +58,27 @@ static void assume_links(struct tri_costs *c, const struct tri_topology *t)
                       : tri_sum_cost_of_link(t->size, LINK_LATENCY_S, LINK_BYTES_PER_S / local);
 }
 
-/* The costs of the run folder where they fit, else measured and assumed ones. */
+/* The costs of the run folder where they fit, else measured ones; the links of CPUs are assumed
+ * then, those between devices unknown: a second device need not even be here. */
 static tri_status find_costs(struct tri_job *job, const struct tri_topology *t)
 {
+    const struct tri_measured m = tri_job_measured(job);
     struct tri_cost_table *c = &job->costs;
 
     TRI_TRY(tri_cost_table_read(job->cfg->run.dir, c));
-    if (tri_cost_table_fits(c, t))
+    if (tri_cost_table_fits(c, t, &m, false) || tri_cost_table_fits(c, t, &m, true))
         return TRI_OK;
     *c = (struct tri_cost_table){0};
-    TRI_TRY(tri_costs_measure(tri_kernels_cpu, job->spec.threads, &c->costs));
-    assume_links(&c->costs, t);
+    TRI_TRY(tri_device_measure(&m, &c->costs));
+    if (m.device->host)
+        assume_links(&c->costs, t);
     return TRI_OK;
+}
+
+/* Between the devices of several ranks nothing is known. */
+static bool links_unknown(const struct tri_job *job)
+{
+    return job->nranks > 1 && job->costs.source == TRI_COSTS_UNKNOWN && !job->spec.device->host;
 }
 
 /* Flat or by levels, as a run on such nodes would choose. */
@@ -82,7 +91,8 @@ static tri_status choose_levels(struct tri_job *job, const struct tri_topology *
     two.slices = t->slices;
     two.local_rank = t->local_rank;
     if (t->size == 1 || wanted == TRI_HIERARCHY_FLAT ||
-        (wanted == TRI_HIERARCHY_AUTO && (t->nodes == 1 || t->nodes == t->size)) ||
+        (wanted == TRI_HIERARCHY_AUTO &&
+         (t->nodes == 1 || t->nodes == t->size || links_unknown(job))) ||
         (e->fixed_tree && !tri_topology_regular(t)))
         return TRI_OK;
     if (wanted == TRI_HIERARCHY_AUTO) {
@@ -111,7 +121,10 @@ static tri_status arrange(struct tri_job *job, struct tri_topology *t)
     tri_compression_choose(&cfg->gradient, &cfg->optimizer, &job->spec.mesh, t, job->spec.seed,
                            &job->costs, &job->spec.exchange);
     printf("topology    %s\n", text.data != NULL ? text.data : "");
-    printf("gradients   summed %s\n", job->spec.exchange.slices > 0 ? "in two levels" : "flat");
+    printf("gradients   summed %s%s\n", job->spec.exchange.slices > 0 ? "in two levels" : "flat",
+           links_unknown(job) && cfg->gradient.hierarchy == TRI_HIERARCHY_AUTO && t->nodes > 1
+               ? " here; a run measures the links between its devices and may choose two levels"
+               : "");
 
 finish_text:
     tri_text_finish(&text);
@@ -121,15 +134,25 @@ finish_text:
 static tri_status print_time(const struct tri_job *job, const struct tri_program *p)
 {
     const struct tri_costs *c = &job->costs.costs;
+    const struct tri_device *d = job->spec.device;
+    const char *source = job->costs.source == TRI_COSTS_FILE ? "costs of the run folder"
+                         : job->nranks == 1 || !d->host      ? "measured now"
+                                                             : "measured now, links assumed";
     struct tri_simulation sim;
 
     TRI_TRY(tri_program_simulate(p, c, &sim));
-    printf("predicted   step %.1f ms, exposed communication %.1f ms (from %.0f GFLOP/s, %.1f GB/s; "
-           "sums over all ranks at %.2f GB/s; %s)\n",
-           sim.step_s * 1e3, sim.exposed_comm_s * 1e3, c->flops_per_s * 1e-9, c->bytes_per_s * 1e-9,
-           c->level[TRI_LEVEL_ALL].bytes_per_s * 1e-9,
-           job->costs.source == TRI_COSTS_FILE ? "costs of the run folder"
-                                               : "measured now, links assumed");
+    if (links_unknown(job))
+        printf("predicted   step %.1f ms without communication, which is not known: no run has "
+               "measured the links between these devices (from ",
+               sim.step_s * 1e3);
+    else
+        printf("predicted   step %.1f ms, exposed communication %.1f ms (from ", sim.step_s * 1e3,
+               sim.exposed_comm_s * 1e3);
+    printf("%.0f GFLOP/s, %.1f GB/s of %s; ", c->flops_per_s * 1e-9, c->bytes_per_s * 1e-9,
+           d->host ? "the CPU" : d->name);
+    if (job->nranks > 1 && !links_unknown(job))
+        printf("sums over all ranks at %.2f GB/s; ", c->level[TRI_LEVEL_ALL].bytes_per_s * 1e-9);
+    printf("%s)\n", source);
     return TRI_OK;
 }
 

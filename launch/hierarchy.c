@@ -58,8 +58,8 @@ static tri_status choose_by_costs(struct tri_world *w, const struct tri_hierarch
     const struct tri_topology *t = &w->topology;
     tri_status st = TRI_OK;
 
-    if (!tri_cost_table_fits(args->costs, t))
-        TRI_TRY(tri_cost_table_measure(w, args->threads, args->costs));
+    if (!tri_cost_table_fits(args->costs, t, &args->measured, args->nccl))
+        TRI_TRY(tri_cost_table_measure(w, &args->measured, args->costs));
     if (t->rank == 0 && args->predict != NULL)
         st = compare_steps(t, args, spec, two);
     else if (t->rank == 0)

@@ -17,8 +17,10 @@ typedef tri_status tri_step_predictor(void *arg, const struct tri_exchange_spec 
 struct tri_hierarchy_args {
     int wanted;                   /* enum tri_hierarchy_choice */
     const char *why;              /* of two levels that are wanted; NULL: "as asked for" */
-    int threads;                  /* of a rank */
-    struct tri_cost_table *costs; /* used if it fits, else measured anew */
+    struct tri_measured measured; /* what a rank computes on */
+    bool nccl;                    /* gradients will travel between devices in both ways: the costs
+                                     are known then */
+    struct tri_cost_table *costs; /* used if it fits, else measured anew, by MPI */
     tri_step_predictor *predict;  /* NULL: compares one bucket alone */
     void *arg;                    /* of predict */
 };

@@ -387,32 +387,80 @@ static const char *describe(const struct tri_device_links *l, const struct tri_w
     return ", gradients are exchanged by MPI";
 }
 
+struct tri_measured tri_job_measured(const struct tri_job *job)
+{
+    return (struct tri_measured){.device = job->spec.device,
+                                 .threads = job->spec.threads,
+                                 .compute = job->spec.precision.compute,
+                                 .tf32 = job->spec.precision.tf32};
+}
+
+/* What NCCL's sums take, where no table says so yet, by communicators that are given back again.
+ * *links: what NCCL can do. Collective. */
+static tri_status measure_nccl(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
+                               int across, struct tri_device_links *links)
+{
+    const struct tri_measured m = tri_job_measured(job);
+
+    *links = (struct tri_device_links){.inside = true, .across = true};
+    if (tri_cost_table_fits(&job->costs, &w->topology, &m, true))
+        return TRI_OK;
+    TRI_TRY(tri_comm_agree(w->control, tri_world_add_levels(w, mpi_comm)));
+    job->device_world = w;
+    TRI_TRY(tri_world_use_device(w, job->spec.device, across, TRI_SHARING_NONE, links));
+    if (links->across)
+        TRI_TRY(tri_cost_table_measure(w, &m, &job->costs));
+    tri_world_leave_device(w);
+    tri_world_drop_levels(w);
+    return TRI_OK;
+}
+
 /* By how many levels gradients travel, and by what. Collective. */
 static tri_status arrange_exchange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                                    int across, enum tri_sharing sharing,
                                    struct tri_device_links *links)
 {
+    const struct tri_topology *t = &w->topology;
     const struct tri_device *d = job->spec.device;
-    bool nccl = !d->host && sharing != TRI_SHARING_INSIDE && w->topology.size > 1;
-    bool mixed = nccl && w->topology.nodes > 1 && w->topology.nodes < w->topology.size &&
-                 (sharing == TRI_SHARING_ACROSS || across == TRI_ACROSS_MPI);
+    bool nccl = !d->host && sharing != TRI_SHARING_INSIDE && t->nodes > 1 && t->nodes < t->size;
+    bool mixed = nccl && (sharing == TRI_SHARING_ACROSS || across == TRI_ACROSS_MPI);
     struct tri_hierarchy_args args = {.wanted = job->cfg->gradient.hierarchy,
-                                      .threads = job->spec.threads,
+                                      .measured = tri_job_measured(job),
                                       .costs = &job->costs,
                                       .predict = tri_job_predict,
                                       .arg = job};
 
-    /* NCCL knows the links itself, and the costs are those of MPI. */
-    if (nccl && args.wanted == TRI_HIERARCHY_AUTO) {
-        args.wanted = mixed ? TRI_HIERARCHY_TWO_LEVEL : TRI_HIERARCHY_FLAT;
+    if (nccl && !mixed && args.wanted == TRI_HIERARCHY_AUTO) {
+        TRI_TRY(measure_nccl(job, w, mpi_comm, across, links));
+        args.nccl = links->across;
+        mixed = links->refused;
+        across = mixed ? TRI_ACROSS_MPI : across;
+    }
+    if (mixed && args.wanted == TRI_HIERARCHY_AUTO) {
+        args.wanted = TRI_HIERARCHY_TWO_LEVEL;
         args.why = "NCCL inside nodes and MPI between them";
     }
     TRI_TRY(tri_hierarchy_choose(w, mpi_comm, &args, &job->spec.exchange));
-    fill_compression(job, &w->topology);
-    if (d->host || w->topology.size == 1)
+    fill_compression(job, t);
+    if (d->host || t->size == 1)
         return TRI_OK;
     job->device_world = w;
     return tri_world_use_device(w, job->spec.device, across, sharing, links);
+}
+
+/* The costs of an earlier run that hold for this one: of its folder, else of the checkpoint.
+ * Collective. */
+static tri_status find_costs(struct tri_job *job, struct tri_world *w, enum tri_sharing sharing,
+                             const struct tri_checkpoint *resumed)
+{
+    const struct tri_measured m = tri_job_measured(job);
+    bool nccl =
+        !m.device->host && sharing == TRI_SHARING_NONE && job->cfg->device.across != TRI_ACROSS_MPI;
+
+    TRI_TRY(tri_cost_table_share(job->cfg->run.dir, w->control, &job->costs));
+    if (!tri_cost_table_fits(&job->costs, &w->topology, &m, nccl) && resumed != NULL)
+        tri_cost_table_load(resumed, &job->costs);
+    return TRI_OK;
 }
 
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
@@ -427,11 +475,9 @@ tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void 
     if (nodes->count > 0)
         TRI_TRY(tri_topology_pretend(&w->topology, nodes->v, nodes->count));
     TRI_TRY(report_machines(w));
-    TRI_TRY(tri_cost_table_share(job->cfg->run.dir, w->control, &job->costs));
-    if (!tri_cost_table_fits(&job->costs, &w->topology) && resumed != NULL)
-        tri_cost_table_load(resumed, &job->costs);
     if (!d->host)
         TRI_TRY(tri_device_compare(d, w, &sharing));
+    TRI_TRY(find_costs(job, w, sharing, resumed));
     TRI_TRY(arrange_exchange(job, w, mpi_comm, across, sharing, &links));
     if (links.refused && w->intra == NULL) /* flat sums were meant for NCCL */
         TRI_TRY(arrange_exchange(job, w, mpi_comm, TRI_ACROSS_MPI, sharing, &links));

@@ -56,6 +56,8 @@ tri_status tri_job_create(const struct tri_job_args *args, struct tri_config *cf
  * are used again. After tri_job_create, before compilation. Collective. */
 tri_status tri_job_arrange(struct tri_job *job, struct tri_world *w, const void *mpi_comm,
                            const struct tri_checkpoint *resumed) TRI_CHECKED;
+/* What a rank of the job computes on, to measure it. Local. */
+struct tri_measured tri_job_measured(const struct tri_job *job);
 /* Writes costs that are new to the run folder into it. Collective. */
 tri_status tri_job_keep_costs(const struct tri_job *job, struct tri_comm *control) TRI_CHECKED;
 /* Compiles and simulates the training step with this exchange; arg: the job. A predictor of

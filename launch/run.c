@@ -212,7 +212,9 @@ static tri_status choose_hierarchy(struct tri_run *run, const void *mpi_comm)
 {
     struct tri_cost_table costs = {.source = TRI_COSTS_UNKNOWN};
     const struct tri_hierarchy_args args = {
-        .wanted = run->set.gradient.hierarchy, .threads = run->spec.threads, .costs = &costs};
+        .wanted = run->set.gradient.hierarchy,
+        .measured = {.device = run->spec.device, .threads = run->spec.threads},
+        .costs = &costs};
 
     if (run->world != NULL)
         TRI_TRY(tri_hierarchy_choose(run->world, mpi_comm, &args, &run->spec.exchange));

@@ -3,6 +3,7 @@
 The program is trireme-emulated (tests/emulation), or trireme itself on a machine with a GPU.
 """
 import json
+import os
 
 from harness import close, equal, run_tests
 
@@ -143,6 +144,55 @@ def test_nccl_that_cannot_join_nodes(t):
     same_as_cpu(t, config, 4, "debug.nodes=[2, 2]", env=env)
     r = with_graphs(t, config, 4, "debug.nodes=[2, 2]", env=env)
     assert "NCCL cannot join the nodes: " in r.err and NCCL_AND_MPI in r.err, r.err
+
+
+def test_auto_measures_nccl(t):
+    config = mlp(t, gradient={"hierarchy": "auto"}, debug={"nodes": [2, 2]})
+    r = train(t, config, "run", "run.steps=2", ranks=4)
+    assert "ms flat, in a step of" in r.err and "(measured)" in r.err and "exchanged by NCCL" in r.err, r.err
+    with open(t.path("run", "costs.yaml")) as f:
+        costs = f.read()
+    assert "device: 1" in costs and "nccl: 1" in costs, costs
+    r = train(t, config, "run", ranks=4)
+    assert "by the costs of the run folder" in r.err, r.err
+    r = t.run("plan", config, "--ranks", "4", f"run.dir={t.path('run')}", "device.kind=cuda").expect(0)
+    assert "costs of the run folder" in r.out and "emulated GPU; sums over all ranks" in r.out, r.out
+    for how in ("run.steps=10", "precision.compute=bf16"), ("run.steps=12", "device.kind=cpu"):  # other rates
+        r = train(t, config, "run", *how, ranks=4, kind="cpu" if "device.kind=cpu" in how else "cuda")
+        assert "(measured)" in r.err, r.err
+
+
+def test_auto_takes_the_faster_way_of_nccl(t):
+    level = "{}: {{latency_s: {}, bytes_per_s: 1e12}}\n".format
+    for name, half, says in (("fast", 0.4e-3, "summed in two levels"), ("slow", 2e-3, "summed flat")):
+        config = mlp(t, gradient={"hierarchy": "auto", "bucket_bytes": 256}, debug={"nodes": [2, 2]})
+        os.makedirs(t.path(name))
+        with open(t.path(name, "costs.yaml"), "w") as f:
+            f.write("layout: {ranks: 4, nodes: 2, slices: 2, device: 1, nccl: 1}\ncompute: {flops_per_s: 1e12, bytes_per_s: 1e12}\n" +
+                    level("all", 1e-3) + level("intra", half) + level("inter", half))
+        r = train(t, config, name, ranks=4)
+        assert says in r.err and "exchanged by NCCL" in r.err, r.err
+        close(losses(t, name), losses(t, "fast"), TOLERANCE)
+
+
+def test_predictions_are_of_the_device(t):
+    config = mlp(t)
+    r = t.run("plan", config, "device.kind=cuda").expect(0)
+    assert "of emulated GPU; measured now)" in r.out, r.out
+    r = t.run("plan", config, "--ranks", "4", "device.kind=cuda", "debug.nodes=[2, 2]", "gradient.hierarchy=auto").expect(0)
+    assert "without communication, which is not known" in r.out and "sums over all" not in r.out, r.out
+    assert "may choose two levels" in r.out, r.out
+    for compute in ("fp32", "bf16"):
+        out = t.path(compute + ".json")
+        r = t.run("bench", "step", config, "device.kind=cuda", f"precision.compute={compute}", "--steps", "2", "--json", out).expect(0)
+        assert f"square product of {'f32' if compute == 'fp32' else compute}, " in r.out and "copy, all ranks at once on" in r.out, r.out
+        with open(out) as f:
+            found = json.load(f)
+        assert found["device"].startswith("emulated GPU") and found["copy_bytes_per_s"] > 0 and found["of_product"] > 0, found
+    r = t.run("bench", "step", config, "device.kind=cuda", "--steps", "2", "--json", out, env={"EMULATE_DEVICE_MB": "24"}).expect(0)
+    assert "limits      not measured" in r.out and "% of a square" not in r.out, r.out
+    with open(out) as f:
+        assert json.load(f)["of_product"] is None
 
 
 def test_deterministic_runs_repeat(t):
