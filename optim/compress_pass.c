@@ -114,7 +114,7 @@ struct tri_compress_spec tri_compress_stage(const struct tri_compress_spec *spec
     return s;
 }
 
-static struct tri_attr_compress attributes(const struct tri_compress_spec *spec)
+struct tri_attr_compress tri_compress_attributes(const struct tri_compress_spec *spec)
 {
     return (struct tri_attr_compress){.method = spec->method,
                                       .level = spec->level,
@@ -147,32 +147,63 @@ bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
                                    spec->low_rank <= n && spec->low_rank <= m);
 }
 
+static void add_estimate(const struct tri_compress_spec *spec, int64_t count, int64_t payload,
+                         double sent, double work, struct tri_compress_estimate *e)
+{
+    double bytes = 4.0 * (double)count, share = 2.0 * (spec->ranks - 1) / spec->ranks;
+
+    e->bytes += 4 * count;
+    e->payload += payload;
+    e->plain_s += share * bytes / spec->link.bytes_per_s / spec->slices;
+    e->compressed_s += (sent / spec->link.bytes_per_s + work) / spec->slices;
+}
+
+void tri_compress_estimate_count(const struct tri_compress_spec *spec, int64_t count,
+                                 struct tri_compress_estimate *e)
+{
+    struct tri_attr_compress a = tri_compress_attributes(spec);
+    double work = 4.0 * (double)count / spec->method->bytes_per_s;
+    int64_t payload;
+
+    a.ratio = spec->last_ratio;
+    payload = spec->method->bytes(&a, count);
+    work *= spec->method->clear_sent != NULL ? 1 : (1.0 + spec->ranks) / 2;
+    add_estimate(spec, count, payload, (spec->ranks - 1.0) * (double)payload, work, e);
+}
+
 void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
                                const struct tri_compress_spec *spec,
                                struct tri_compress_estimate *e)
 {
     const struct tri_value *v = &g->value[s->value];
-    struct tri_attr_compress a = attributes(spec);
     int64_t count = tri_shape_count(&v->shape), n, m, payload;
-    int ranks = spec->ranks;
-    double bytes = 4.0 * (double)count, share = 2.0 * (ranks - 1) / ranks, work, sent;
 
-    a.ratio = spec->last_ratio;
-    matrix_of(v, &n, &m);
-    if (spec->low_rank > 0) {
-        payload = 4 * (n + m) * spec->low_rank;
-        sent = share * (double)payload;
-        work = 4.0 * (double)(count * spec->low_rank) / LOW_RANK_RATE;
-    } else {
-        payload = spec->method->bytes(&a, count);
-        sent = (ranks - 1.0) * (double)payload;
-        work = bytes / spec->method->bytes_per_s;
-        work *= spec->method->clear_sent != NULL ? 1 : (1.0 + ranks) / 2;
+    if (spec->low_rank == 0) {
+        tri_compress_estimate_count(spec, count, e);
+        return;
     }
-    e->bytes += 4 * count;
-    e->payload += payload;
-    e->plain_s += share * bytes / spec->link.bytes_per_s / spec->slices;
-    e->compressed_s += (sent / spec->link.bytes_per_s + work) / spec->slices;
+    matrix_of(v, &n, &m);
+    payload = 4 * (n + m) * spec->low_rank;
+    add_estimate(spec, count, payload, 2.0 * (spec->ranks - 1) / spec->ranks * (double)payload,
+                 4.0 * (double)(count * spec->low_rank) / LOW_RANK_RATE, e);
+}
+
+void tri_compress_report(const struct tri_compress_spec *spec,
+                         const struct tri_compress_estimate *e, struct tri_text *report)
+{
+    if (report == NULL || spec->name == NULL)
+        return;
+    if (spec->off != NULL)
+        tri_text_printf(report, "compression %s: none, %s\n", spec->name, spec->off);
+    else
+        tri_text_printf(report,
+                        "compression %s: %.3f of %.3f MiB a rank, estimated %.3f against %.3f ms "
+                        "over a link of %.3f GB/s%s\n",
+                        spec->name, (double)e->payload / 1048576.0, (double)e->bytes / 1048576.0,
+                        e->compressed_s * 1e3, e->plain_s * 1e3, spec->link.bytes_per_s * 1e-9,
+                        spec->force              ? " (forced)"
+                        : e->payload == e->bytes ? ": does not pay"
+                                                 : "");
 }
 
 static const char *state_name(struct tri_graph *g, const char *parameter, const char *what)
@@ -223,7 +254,7 @@ static tri_vid compress_one(struct tri_graph *g, struct tri_sum *s, tri_vid x,
 {
     const char *name = g->value[s->target].name;
     tri_vid in[4] = {x, TRI_NONE, g->counters, TRI_NONE};
-    struct tri_attrs a = {.compress = attributes(spec)};
+    struct tri_attrs a = {.compress = tri_compress_attributes(spec)};
 
     a.compress.stream = tri_hash_name(name);
     in[1] = make_own_state(g, name, "residual", p, spec);
@@ -265,7 +296,7 @@ static tri_vid decompress_one(struct tri_graph *g, const char *parameter, tri_vi
                               int64_t stride, int64_t *at, int64_t bytes, struct tri_shape shape,
                               tri_vid x, int64_t first, const struct tri_compress_spec *spec)
 {
-    struct tri_attrs a = {.compress = attributes(spec)};
+    struct tri_attrs a = {.compress = tri_compress_attributes(spec)};
 
     *at = tri_pack_next(*at, TRI_U8);
     a.compress.stream = tri_hash_name(parameter);

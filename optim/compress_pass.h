@@ -65,10 +65,17 @@ struct tri_compress_estimate {
  * Local. */
 bool tri_compress_can(const struct tri_graph *g, const struct tri_sum *s,
                       const struct tri_compress_spec *spec);
-/* Adds the gradient of s to e. Local. */
+/* Adds the gradient of s to e; a gradient of count > 0 elements, without low rank. Local. */
 void tri_compress_estimate_add(const struct tri_graph *g, const struct tri_sum *s,
                                const struct tri_compress_spec *spec,
                                struct tri_compress_estimate *e);
+void tri_compress_estimate_count(const struct tri_compress_spec *spec, int64_t count,
+                                 struct tri_compress_estimate *e);
+/* A line about compression, where it was asked for. report may be NULL. Local. */
+void tri_compress_report(const struct tri_compress_spec *spec,
+                         const struct tri_compress_estimate *e, struct tri_text *report);
+/* What encoding and decoding need of spec; without stream, offset, stride and shape. Local. */
+struct tri_attr_compress tri_compress_attributes(const struct tri_compress_spec *spec);
 
 /* Appends the exchange of the gradients sum[0..n) (indices in g->sum) over the data axis and
  * replaces their values by the sums. Makes the states "compress/<parameter>/residual" and

@@ -19,6 +19,17 @@
  * rank. Bits are then those of the flat sum where the nodes hold equal powers of two of consecutive
  * ranks and are a power of two.
  *
+ * gradient.compress.name=fp16|bf16|int8|onebit|topk|randk (with ratio, level, force) compresses as
+ * in a training step: with error feedback, between nodes or with level=all between all ranks, and
+ * only buckets for which an estimate with assumed rates of the links says that it pays, or all with
+ * force=true. commit says in a line what it does. What is not sent waits in a residual of this rank
+ * (between nodes: of its slices, so that bits depend on the sizes of buckets) and is added to the
+ * gradient of the next round. A value that is not finite makes that gradient not finite on all
+ * ranks; in a round that ends with such a gradient all residuals stay as they were, since the
+ * program is expected to skip its update. Residuals are in the units of the gradients: a loss scale
+ * that changes should be divided out before ready. They start at 0 and cannot be saved. Momentum
+ * correction, warm-up and powersgd need an optimizer or matrices, and are refused.
+ *
  * Under MPI_THREAD_MULTIPLE a thread exchanges while the program computes. Below that level, or
  * with gradient.overlap=false, all happens in tri_exchange_wait. One object belongs to one thread
  * of the program at a time. */
@@ -36,8 +47,9 @@ TRI_BEGIN_DECLS
 struct tri_exchange;
 
 /* comm is duplicated; MPI must be initialised. cfg: gradient.* options as "key=value" separated by
- * blanks, copied, NULL: defaults. TRI_ERR_USAGE for options that are unknown, out of range or
- * different between ranks. Collective. */
+ * blanks, copied, NULL: defaults. TRI_ERR_USAGE for options that are unknown, out of range, without
+ * meaning here (gradient.clip_norm; compress.ratio without topk or randk ...) or different between
+ * ranks. Collective. */
 tri_status tri_exchange_create(MPI_Comm comm, const char *cfg,
                                struct tri_exchange **out) TRI_CHECKED;
 

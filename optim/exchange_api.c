@@ -5,12 +5,14 @@
 
 #include "collectives/reduce.h"
 #include "collectives/world.h"
+#include "optim/exchange_compress.h"
 #include "optim/exchange_layout.h"
 #include "optim/exchange_pass.h"
 #include "optim/optim_options.h"
 #include "runtime/core/counter.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
+#include "runtime/core/rng.h"
 #include "runtime/core/text.h"
 
 #include <pthread.h>
@@ -39,7 +41,9 @@ struct tri_exchange {
     int ngrads, grad_cap;
     bool committed;
     struct tri_exchange_layout layout;
-    float *memory;               /* the buckets; from the transport */
+    float *memory; /* the buckets; from the transport */
+    struct tri_exchange_compress compress;
+    bool finite;                 /* all gradients of this round so far, where any are compressed */
     int *left;                   /* per bucket: gradients that are not ready in this round */
     int next;                    /* first bucket of this round that is not released */
     uint32_t rounds_base;        /* buckets of all rounds before this one */
@@ -53,17 +57,6 @@ struct tri_exchange {
     tri_status failed; /* of the engine: read when finished says so */
     char error[512];
 };
-
-/* Local part of create. */
-static tri_status read_options(struct tri_exchange *x, const char *cfg)
-{
-    TRI_TRY(tri_gradient_options_parse(cfg, &x->options));
-    if (x->options.clip_norm > 0)
-        return tri_fail(
-            TRI_ERR_USAGE,
-            "'gradient.clip_norm' belongs to the optimizer of the program, not to the exchange");
-    return TRI_OK;
-}
 
 static int64_t bucket_bytes(const struct tri_exchange *x)
 {
@@ -102,10 +95,11 @@ tri_status tri_exchange_create(MPI_Comm comm, const char *cfg, struct tri_exchan
     TRI_TRY_GOTO(st, tri_topology_init(&x->topology, &comm), fail);
     TRI_TRY_GOTO(st, tri_world_connect(&comm, &x->topology, "gradient exchange", NULL, &x->comm),
                  fail);
-    st = read_options(x, cfg);
+    st = tri_gradient_options_parse(cfg, &x->options);
     TRI_TRY_GOTO(st, tri_comm_agree(x->comm, st), fail);
     bytes = bucket_bytes(x);
     TRI_TRY_GOTO(st, tri_comm_same(x->comm, &bytes, sizeof(bytes), "the bucket size"), fail);
+    TRI_TRY_GOTO(st, tri_exchange_compress_agree(&x->options, x->comm), fail);
     TRI_TRY_GOTO(st, connect_levels(x, &comm), fail);
     *out = x;
     return TRI_OK;
@@ -260,8 +254,43 @@ static tri_status make_memory(struct tri_exchange *x)
     return TRI_OK;
 }
 
+/* Behind make_layout. */
+static tri_status make_compression(struct tri_exchange *x, struct tri_text *report)
+{
+    struct tri_compress_spec spec = tri_exchange_compress_spec(
+        &x->options, &x->topology, x->intra != NULL ? x->topology.slices : 0);
+    int64_t *count = tri_calloc((size_t)x->ngrads + 1, sizeof(*count), "sizes of gradients");
+    uint64_t *stream = tri_calloc((size_t)x->ngrads + 1, sizeof(*stream), "streams of gradients");
+    tri_status st = TRI_OK;
+
+    if (count == NULL || stream == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate the sizes of %d gradients", x->ngrads);
+    for (int i = 0; st == TRI_OK && i < x->ngrads; i++) {
+        count[i] = x->grad[i].count;
+        stream[i] = tri_hash_name(x->grad[i].name);
+    }
+    if (st == TRI_OK)
+        st = tri_exchange_compress_init(&x->compress, &spec, &x->layout, count, stream, x->ngrads,
+                                        x->topology.local_rank, report);
+    tri_free(stream);
+    tri_free(count);
+    return st;
+}
+
+static tri_status commit_compression(struct tri_exchange *x)
+{
+    struct tri_text report = {0};
+    tri_status st = tri_comm_agree(x->comm, make_compression(x, &report));
+
+    if (st == TRI_OK && x->comm->rank == 0 && report.len > 0)
+        tri_info("%.*s", (int)strcspn(report.data, "\n"), report.data);
+    tri_text_finish(&report);
+    return st;
+}
+
 static void begin_round(struct tri_exchange *x)
 {
+    x->finite = true;
     for (int i = 0; i < x->ngrads; i++)
         x->grad[i].ready = false;
     for (int b = 0; b < x->layout.nbuckets; b++)
@@ -290,25 +319,32 @@ static void unpack(const struct gradient *g, float *from, int size)
         tri_reduce_narrow(g->ptr, from, g->count, g->dtype);
 }
 
-/* The sum of a bucket over all ranks. */
-static tri_status sum_bucket(struct tri_exchange *x, float *data, int64_t count)
+/* The sum of bucket i over all ranks. */
+static tri_status sum_bucket(struct tri_exchange *x, int i)
 {
     const struct tri_topology *t = &x->topology;
+    const struct tri_bucket_range *b = &x->layout.bucket[i];
+    float *data = x->memory + b->at;
     int size = x->comm->size;
     bool tree = x->intra == NULL ? (size & (size - 1)) == 0 : tri_topology_regular(t);
     int64_t first, n;
 
+    if (tri_exchange_compresses(&x->compress, i, TRI_LEVEL_ALL))
+        return tri_exchange_compress_sum(&x->compress, x->comm, b, x->memory);
     if (x->intra == NULL)
-        return tri_comm_allreduce(x->comm, data, count, TRI_F32, TRI_REDUCE_SUM, tree);
-    TRI_TRY(tri_comm_reduce_scatter(x->intra, data, count, TRI_F32, t->slices, tree));
-    tri_comm_slice(count, t->slices, t->local_rank, &first, &n);
-    if (n > 0)
+        return tri_comm_allreduce(x->comm, data, b->count, TRI_F32, TRI_REDUCE_SUM, tree);
+    TRI_TRY(tri_comm_reduce_scatter(x->intra, data, b->count, TRI_F32, t->slices, tree));
+    tri_comm_slice(b->count, t->slices, t->local_rank, &first, &n);
+    if (tri_exchange_compresses(&x->compress, i, TRI_LEVEL_INTER))
+        TRI_TRY(tri_exchange_compress_sum(&x->compress, x->inter, b, x->memory));
+    else if (n > 0)
         TRI_TRY(tri_comm_allreduce(x->inter, data + first, n, TRI_F32, TRI_REDUCE_SUM, tree));
-    return tri_comm_gather_slices(x->intra, data, count, TRI_F32, t->slices);
+    return tri_comm_gather_slices(x->intra, data, b->count, TRI_F32, t->slices);
 }
 
-static tri_status exchange_bucket(struct tri_exchange *x, const struct tri_bucket_range *b)
+static tri_status exchange_bucket(struct tri_exchange *x, int bucket)
 {
+    const struct tri_bucket_range *b = &x->layout.bucket[bucket];
     int size = x->comm->size;
 
     for (int k = b->first; k < b->end; k++) {
@@ -317,11 +353,14 @@ static tri_status exchange_bucket(struct tri_exchange *x, const struct tri_bucke
         if (x->grad[i].count > 0)
             pack(&x->grad[i], x->memory + x->layout.at[i]);
     }
-    TRI_TRY(sum_bucket(x, x->memory + b->at, b->count));
+    TRI_TRY(sum_bucket(x, bucket));
     for (int k = b->first; k < b->end; k++) {
         int i = x->ngrads - 1 - k;
 
         unpack(&x->grad[i], x->memory + x->layout.at[i], size);
+        if (x->compress.chosen != NULL)
+            x->finite = x->finite &&
+                        tri_exchange_is_finite(x->grad[i].ptr, x->grad[i].count, x->grad[i].dtype);
     }
     return TRI_OK;
 }
@@ -332,7 +371,7 @@ static void engine_step(struct tri_exchange *x)
     int b = x->at;
 
     if (x->failed == TRI_OK) {
-        x->failed = exchange_bucket(x, &x->layout.bucket[b]);
+        x->failed = exchange_bucket(x, b);
         if (x->failed != TRI_OK)
             (void)snprintf(x->error, sizeof(x->error), "bucket %d: %s", b, tri_error_text());
     }
@@ -362,6 +401,7 @@ tri_status tri_exchange_commit(struct tri_exchange *x)
     st = make_layout(x);
     TRI_TRY(tri_comm_agree(x->comm, st));
     TRI_TRY(tri_comm_agree(x->comm, make_memory(x)));
+    TRI_TRY(commit_compression(x));
     x->committed = true;
     begin_round(x);
     if (x->comm->size == 1 || !x->options.overlap || x->layout.nbuckets == 0)
@@ -424,6 +464,8 @@ tri_status tri_exchange_wait(struct tri_exchange *x)
         return x->failed;
     }
     x->rounds_base = end;
+    if (x->compress.chosen != NULL)
+        tri_exchange_compress_end(&x->compress, !x->finite);
     begin_round(x);
     return TRI_OK;
 }
@@ -446,6 +488,7 @@ void tri_exchange_destroy(struct tri_exchange *x)
     tri_comm_destroy(x->comm);
     tri_topology_finish(&x->topology);
     tri_exchange_layout_finish(&x->layout);
+    tri_exchange_compress_finish(&x->compress);
     for (int i = 0; i < x->ngrads; i++)
         tri_free(x->grad[i].name);
     tri_free(x->grad);

@@ -182,25 +182,6 @@ static void append_bucket(struct tri_graph *g, const struct tri_mesh *mesh, cons
         append_sum(g, &dense, spec);
 }
 
-static void report(const struct tri_exchange_spec *spec, const struct tri_compress_estimate *e)
-{
-    const struct tri_compress_spec *c = &spec->compress;
-
-    if (spec->report == NULL || c->name == NULL)
-        return;
-    if (c->off != NULL)
-        tri_text_printf(spec->report, "compression %s: none, %s\n", c->name, c->off);
-    else
-        tri_text_printf(spec->report,
-                        "compression %s: %.3f of %.3f MiB a rank, estimated %.3f against %.3f ms "
-                        "over a link of %.3f GB/s%s\n",
-                        c->name, (double)e->payload / 1048576.0, (double)e->bytes / 1048576.0,
-                        e->compressed_s * 1e3, e->plain_s * 1e3, c->link.bytes_per_s * 1e-9,
-                        c->force                 ? " (forced)"
-                        : e->payload == e->bytes ? ": does not pay"
-                                                 : "");
-}
-
 /* Largest size of a bucket. */
 static size_t bucket_limit(const struct tri_graph *g, const struct ready *r,
                            const struct tri_exchange_spec *spec)
@@ -240,7 +221,7 @@ static tri_status append_buckets(struct tri_graph *g, const struct tri_mesh *mes
         begin += len;
     }
     tri_free(sorted);
-    report(spec, &total);
+    tri_compress_report(&spec->compress, &total, spec->report);
     return tri_graph_status(g);
 }
 

@@ -197,6 +197,33 @@ static tri_status apply_pairs(struct tri_opts *opts, const char *text)
     return TRI_OK;
 }
 
+/* Every key of compression that is given must mean something to an exchange without optimizer and
+ * graph. */
+static tri_status check_pairs(const struct tri_opts *opts, const struct tri_gradient_options *g)
+{
+    static const char *const training[] = {
+        "gradient.compress.warmup", "gradient.compress.momentum_correction", "gradient.clip_norm"};
+    static const char *const named[] = {"gradient.compress.ratio", "gradient.compress.level",
+                                        "gradient.compress.force"};
+    int name = g->compress.name;
+
+    for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); i++)
+        if (tri_opts_given(opts, training[i]))
+            return tri_fail(TRI_ERR_USAGE,
+                            "'%s' belongs to the optimizer of the program, not to the exchange",
+                            training[i]);
+    if (name == TRI_COMPRESS_POWERSGD || tri_opts_given(opts, "gradient.compress.rank"))
+        return tri_fail(TRI_ERR_USAGE, "'gradient.compress.name' powersgd (with its 'rank') needs "
+                                       "matrices, the exchange knows flat gradients");
+    for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+        if (name == TRI_COMPRESS_NONE && tri_opts_given(opts, named[i]))
+            return tri_fail(TRI_ERR_USAGE, "'%s' needs 'gradient.compress.name'", named[i]);
+    if (name != TRI_COMPRESS_TOPK && name != TRI_COMPRESS_RANDK && tri_opts_given(opts, named[0]))
+        return tri_fail(TRI_ERR_USAGE, "'%s' needs 'gradient.compress.name' topk or randk",
+                        named[0]);
+    return TRI_OK;
+}
+
 tri_status tri_gradient_options_parse(const char *text, struct tri_gradient_options *out)
 {
     const struct tri_opt_section section = {tri_gradient_rows, tri_gradient_row_count, 0};
@@ -206,13 +233,12 @@ tri_status tri_gradient_options_parse(const char *text, struct tri_gradient_opti
 
     TRI_TRY(tri_opts_create(&section, 1, &g, &opts));
     st = text == NULL ? TRI_OK : apply_pairs(opts, text);
+    if (st == TRI_OK)
+        st = tri_gradient_options_check(&g);
+    if (st == TRI_OK)
+        st = check_pairs(opts, &g);
     tri_opts_destroy(opts); /* no value of this section points into it */
     TRI_TRY(st);
-    TRI_TRY(tri_gradient_options_check(&g));
-    if (g.compress.name != TRI_COMPRESS_NONE)
-        return tri_fail(TRI_ERR_USAGE,
-                        "'gradient.compress.name' %s is not available here yet: only none is",
-                        tri_compress_name(g.compress.name));
     *out = g;
     return TRI_OK;
 }

@@ -90,7 +90,8 @@ const char *tri_compress_name(int choice);
 /* Size of a bucket in bytes, whichever key gave it; TRI_OPT_AUTO when none did. Local. */
 int64_t tri_gradient_bucket_bytes(const struct tri_gradient_options *gradient);
 /* Defaults, then the pairs of `text`: "key=value" separated by blanks, keys with or without
- * "gradient." in front (NULL: none), then the check. TRI_ERR_USAGE, TRI_ERR_NOMEM. Local. */
+ * "gradient." in front (NULL: none), then the check, for an exchange without optimizer and graph:
+ * keys that mean nothing there are refused. TRI_ERR_USAGE, TRI_ERR_NOMEM. Local. */
 tri_status tri_gradient_options_parse(const char *text,
                                       struct tri_gradient_options *out) TRI_CHECKED;
 

@@ -1,5 +1,6 @@
 """Training over the nodes of a cluster of network namespaces (cluster.sh): the transport between nodes, as whole runs."""
 import os
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -76,6 +77,17 @@ def test_a_failure_is_told_once_with_its_node(t):
     result.expect(2, "none.h5")
     said = [line for line in result.err.splitlines() if line.startswith("trireme:")]
     assert len(said) == 1, result.err
+
+
+def test_foreign_models_compress_between_nodes(t):
+    settings = "compress.name={} compress.force=true bucket_bytes=64"
+    for command in ([os.environ["MP_WORKER"], "compress_slices"],
+                    [os.environ["EXCHANGE_FOREIGN"], "multiple", settings.format("topk compress.ratio=0.3")],
+                    [os.environ["EXCHANGE_FOREIGN"], "multiple", settings.format("int8")]):
+        done = subprocess.run(on("2x2") + command, capture_output=True, text=True, timeout=60)
+        if done.returncode == 77:
+            raise Skip(done.stderr.strip().splitlines()[-1])
+        assert done.returncode == 0, (command, done.stderr)
 
 
 if __name__ == "__main__":

@@ -265,8 +265,7 @@ static int run_mismatch(int rank, int size)
 static int run_usage(int rank, int size)
 {
     static const char *const bad[] = {"gradient.bucket_mbs=3", "gradient.hierarchy=three_level",
-                                      "gradient.compress.name=topk", "gradient.bucket_mb=x",
-                                      "gradient.clip_norm=1"};
+                                      "gradient.bucket_mb=x", "gradient.clip_norm=1"};
     struct tri_exchange *x;
     float g[2] = {1, 2};
     int id;

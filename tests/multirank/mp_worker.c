@@ -10,8 +10,8 @@
 
 static const struct mp_case *find_case(const char *name)
 {
-    const struct mp_case *tables[] = {mp_checkpoint_cases, mp_comm_cases, mp_exchange_cases,
-                                      mp_level_cases};
+    const struct mp_case *tables[] = {mp_checkpoint_cases, mp_comm_cases, mp_compress_cases,
+                                      mp_exchange_cases, mp_level_cases};
 
     for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
         for (const struct mp_case *c = tables[t]; c->name != NULL; c++)

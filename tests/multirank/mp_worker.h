@@ -12,6 +12,7 @@ struct mp_case {
 /* Tables end with a NULL name. */
 extern const struct mp_case mp_checkpoint_cases[];
 extern const struct mp_case mp_comm_cases[];
+extern const struct mp_case mp_compress_cases[];
 extern const struct mp_case mp_exchange_cases[];
 extern const struct mp_case mp_level_cases[];
 

@@ -1,15 +1,20 @@
-/* Launches the cases of mp_exchange.c, with all MPI threads and with none. */
+/* Launches the cases of mp_exchange.c and mp_compress.c, with all MPI threads and with none. */
 #include "launch.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-static void expect_good(const char *name, int ranks, const char *threads)
+static void expect_case(const char *kind, const char *name, int ranks, const char *threads)
 {
     char command[512];
 
-    (void)snprintf(command, sizeof(command), "%s exchange_%s %s", MP_WORKER, name, threads);
+    (void)snprintf(command, sizeof(command), "%s %s_%s %s", MP_WORKER, kind, name, threads);
     cr_expect_eq(launch_ranks("", ranks, command), 0, "%s on %d ranks, %s", name, ranks, threads);
+}
+
+static void expect_good(const char *name, int ranks, const char *threads)
+{
+    expect_case("exchange", name, ranks, threads);
 }
 
 Test(exchange, accumulated_gradients_are_averaged_once)
@@ -57,4 +62,32 @@ Test(exchange, program_and_exchange_do_not_mix)
 {
     expect_good("beside", 2, "multiple");
     expect_good("beside", 2, "serialized");
+}
+
+Test(exchange, compression_by_hand)
+{
+    expect_case("compress", "by_hand", 1, "multiple");
+    expect_case("compress", "by_hand", 2, "multiple");
+}
+
+Test(exchange, a_round_that_is_not_finite_leaves_residuals_alone)
+{
+    expect_case("compress", "skipped", 1, "multiple");
+    expect_case("compress", "skipped", 2, "multiple");
+}
+
+Test(exchange, compression_loses_nothing)
+{
+    expect_case("compress", "sums", 2, "multiple");
+    expect_case("compress", "sums", 3, "single");
+}
+
+Test(exchange, compression_is_left_out_where_it_does_not_pay)
+{
+    expect_case("compress", "left_out", 2, "multiple");
+}
+
+Test(exchange, settings_of_compression_without_meaning_are_refused)
+{
+    expect_case("compress", "refused", 2, "multiple");
 }
