@@ -201,17 +201,19 @@ static tri_status apply_pairs(struct tri_opts *opts, const char *text)
  * graph. */
 static tri_status check_pairs(const struct tri_opts *opts, const struct tri_gradient_options *g)
 {
-    static const char *const training[] = {
-        "gradient.compress.warmup", "gradient.compress.momentum_correction", "gradient.clip_norm"};
     static const char *const named[] = {"gradient.compress.ratio", "gradient.compress.level",
                                         "gradient.compress.force"};
+    const char *training = g->clip_norm > 0         ? "gradient.clip_norm"
+                           : g->compress.warmup > 0 ? "gradient.compress.warmup"
+                           : g->compress.momentum_correction == TRI_CORRECTION_TRUE
+                               ? "gradient.compress.momentum_correction"
+                               : NULL;
     int name = g->compress.name;
 
-    for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); i++)
-        if (tri_opts_given(opts, training[i]))
-            return tri_fail(TRI_ERR_USAGE,
-                            "'%s' belongs to the optimizer of the program, not to the exchange",
-                            training[i]);
+    if (training != NULL)
+        return tri_fail(TRI_ERR_USAGE,
+                        "'%s' belongs to the optimizer of the program, not to the exchange",
+                        training);
     if (name == TRI_COMPRESS_POWERSGD || tri_opts_given(opts, "gradient.compress.rank"))
         return tri_fail(TRI_ERR_USAGE, "'gradient.compress.name' powersgd (with its 'rank') needs "
                                        "matrices, the exchange knows flat gradients");
