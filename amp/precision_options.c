@@ -25,9 +25,12 @@ const struct tri_opt tri_precision_rows[] = {
      "fp32",
      NULL},
     {"precision.check_bound", TRI_OPT_DOUBLE, AT(check_bound), "0.1", "(0, inf)",
-     "largest relative difference of a layer's gradient that a comparison accepts", NULL},
+     "largest relative difference of the loss or of a layer's gradient that a comparison accepts",
+     NULL},
     {"precision.check_action", TRI_OPT_ENUM, AT(check_action), "warn", "warn|restore",
-     "what a larger difference does: a warning, or back to the last checkpoint (only warn yet)",
+     "what a larger difference does: a warning, or back to the newest checkpoint (without one to "
+     "the "
+     "start), from where the layers it was found in stay in fp32",
      NULL},
 };
 const size_t tri_precision_row_count = sizeof(tri_precision_rows) / sizeof(tri_precision_rows[0]);
@@ -65,8 +68,5 @@ tri_status tri_precision_options_check(const struct tri_precision_options *preci
             TRI_ERR_USAGE,
             "'precision.loss_scale.floor' %g is above 'precision.loss_scale.initial' %g",
             precision->loss_scale.floor, precision->loss_scale.initial);
-    if (precision->check_action == TRI_CHECK_RESTORE)
-        return tri_fail(TRI_ERR_USAGE,
-                        "'precision.check_action' restore is not available yet: only warn is");
     return TRI_OK;
 }

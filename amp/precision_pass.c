@@ -320,6 +320,28 @@ double tri_precision_unit(const struct tri_graph *g)
     return 1;
 }
 
+static bool touches_half(const struct tri_graph *g, const struct tri_op *op)
+{
+    for (int k = 0; k < op->nin; k++)
+        if (op->in[k] != TRI_NONE && tri_dtype_is_half(g->value[op->in[k]].dtype))
+            return true;
+    for (int k = 0; k < op->nout; k++)
+        if (op->out[k] != TRI_NONE && tri_dtype_is_half(g->value[op->out[k]].dtype))
+            return true;
+    return false;
+}
+
+bool tri_precision_keeps(const struct tri_graph *g, tri_vid v)
+{
+    if (tri_precision_copy_of(g, v) != TRI_NONE)
+        return false;
+    for (int i = 0; i < g->nop; i++)
+        for (int k = 0; k < g->op[i].nin; k++)
+            if (g->op[i].in[k] == v && touches_half(g, &g->op[i]))
+                return false;
+    return true;
+}
+
 void tri_precision_round(enum tri_dtype type, const float *from, void *to, int64_t count)
 {
     uint16_t *h = to;

@@ -41,6 +41,8 @@ tri_status tri_pass_precision(struct tri_graph *g,
 double tri_precision_unit(const struct tri_graph *g);
 /* 16-bit copy of parameter v in g, or TRI_NONE. Local. */
 tri_vid tri_precision_copy_of(const struct tri_graph *g, tri_vid v);
+/* No op that reads parameter v of g, or v's copy, computes in 16 bit. Local. */
+bool tri_precision_keeps(const struct tri_graph *g, tri_vid v);
 /* count elements of f32 rounded to `type` (bf16 or f16). Local. */
 void tri_precision_round(enum tri_dtype type, const float *from, void *to, int64_t count);
 

@@ -1,6 +1,8 @@
 #include "launch/check.h"
 
+#include "amp/policy.h"
 #include "runtime/core/log.h"
+#include "runtime/core/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -93,47 +95,144 @@ static struct difference of_sum(const struct tri_session *s, int n, double facto
                    tri_shape_count(&full->value[full->sum[n].value].shape));
 }
 
-tri_status tri_check_run(const struct tri_session *s, int64_t step, double bound)
+/* A look at the gradients: what is wanted and what was found. */
+struct look {
+    const struct tri_session *s;
+    const struct tri_precision_spec *spec;
+    int64_t step;
+    double bound, factor;
+    struct difference all;
+    double worst;
+    const char *name;      /* of the gradient that differs most */
+    const char *candidate; /* the same among those that 16 bit can be blamed for */
+    double candidate_rel;
+    struct tri_text *over; /* NULL: not asked for */
+};
+
+static double relative(const struct look *l, struct difference d)
+{
+    return l->all.size > 0 ? sqrt(d.error) / (sqrt(d.size) + FLOOR * sqrt(l->all.size)) : 0;
+}
+
+/* Why a gradient above the bound stays as it is; NULL: its layer may be kept in f32. */
+static const char *excuse(const struct look *l, int n, struct difference d)
+{
+    const struct tri_graph *half = l->s->extra[HALF]->graph;
+    tri_vid v = half->sum[n].target;
+
+    if (!isfinite(l->all.size))
+        return ", which is not finite itself";
+    if (!isfinite(d.error) && l->spec->initial_scale > 0)
+        return ", which is left to the loss scale";
+    if (tri_precision_keeps(half, v) ||
+        tri_policy_match(l->spec->keep_fp32, l->spec->nkeep, half->value[v].name) >= 0)
+        return "; its layer is in fp32 already";
+    return NULL;
+}
+
+static void look_at(struct look *l, int n)
+{
+    const struct tri_graph *g = l->s->extra[FULL]->graph;
+    const char *name = g->value[g->sum[n].target].name;
+    struct difference d = of_sum(l->s, n, l->factor);
+    double rel = relative(l, d);
+    const char *why = excuse(l, n, d);
+
+    tri_debug("precision check at step %lld: gradient of '%s' differs by %.3g", (long long)l->step,
+              name, rel);
+    if (!(rel <= l->bound))
+        tri_warn("precision check at step %lld: the gradient of '%s' differs from that in fp32 "
+                 "by %.3g, more than %g%s",
+                 (long long)l->step, name, rel, l->bound, why != NULL ? why : "");
+    if (!(rel <= l->bound) && why == NULL && l->over != NULL)
+        tri_text_printf(l->over, "%s ", name);
+    if (!(rel <= l->worst)) {
+        l->worst = rel;
+        l->name = name;
+    }
+    if (why == NULL && !(rel <= l->candidate_rel)) {
+        l->candidate_rel = rel;
+        l->candidate = name;
+    }
+}
+
+/* Returns the relative difference of the loss. */
+static double look_at_loss(const struct look *l)
+{
+    double full = mean_loss(l->s, FULL);
+    double rel = full != 0 ? fabs(mean_loss(l->s, HALF) - full) / fabs(full) : 0;
+
+    if (rel <= l->bound)
+        return rel;
+    tri_warn("precision check at step %lld: the loss differs from that in fp32 by %.3g, more than "
+             "%g",
+             (long long)l->step, rel, l->bound);
+    /* A loss names no layer: the one whose gradient differs most stands for it. */
+    if (l->over != NULL && l->over->len == 0 && l->candidate != NULL && isfinite(full))
+        tri_text_printf(l->over, "%s ", l->candidate);
+    return rel;
+}
+
+tri_status tri_check_run(const struct tri_session *s, int64_t step,
+                         const struct tri_precision_spec *spec, double bound, struct tri_text *over)
 {
     const struct tri_graph *g = s->extra[FULL]->graph;
-    struct difference all = {0};
-    double factor, loss, worst = -1;
-    const char *name = "";
+    struct look l = {.s = s,
+                     .spec = spec,
+                     .step = step,
+                     .bound = bound,
+                     .worst = -1,
+                     .name = "",
+                     .candidate_rel = -1,
+                     .over = over};
+    double loss;
 
     for (int i = 0; i < NPROGRAMS; i++)
         TRI_TRY(run(s, i));
-    TRI_TRY(unscale(s, &factor));
+    TRI_TRY(unscale(s, &l.factor));
     for (int n = 0; n < g->nsum; n++) {
         struct difference d = {0};
 
         if (g->sum[n].kind == TRI_SUM_GRAD)
-            d = of_sum(s, n, factor);
-        all.error += d.error;
-        all.size += d.size;
+            d = of_sum(s, n, l.factor);
+        l.all.error += d.error;
+        l.all.size += d.size;
     }
-    for (int n = 0; n < g->nsum; n++) {
-        struct difference d;
-        double rel;
-
-        if (g->sum[n].kind != TRI_SUM_GRAD)
-            continue;
-        d = of_sum(s, n, factor);
-        rel = all.size > 0 ? sqrt(d.error) / (sqrt(d.size) + FLOOR * sqrt(all.size)) : 0;
-        tri_debug("precision check at step %lld: gradient of '%s' differs by %.3g", (long long)step,
-                  g->value[g->sum[n].target].name, rel);
-        if (!(rel <= bound))
-            tri_warn("precision check at step %lld: the gradient of '%s' differs from that in fp32 "
-                     "by %.3g, more than %g",
-                     (long long)step, g->value[g->sum[n].target].name, rel, bound);
-        if (!(rel <= worst)) {
-            worst = rel;
-            name = g->value[g->sum[n].target].name;
-        }
-    }
-    loss = mean_loss(s, FULL);
+    for (int n = 0; n < g->nsum; n++)
+        if (g->sum[n].kind == TRI_SUM_GRAD)
+            look_at(&l, n);
+    loss = look_at_loss(&l);
     tri_info("precision check at step %lld: loss differs from that in fp32 by %.3g, gradient by "
              "%.3g, at most by %.3g (of '%s')",
-             (long long)step, loss != 0 ? fabs(mean_loss(s, HALF) - loss) / fabs(loss) : 0,
-             all.size > 0 ? sqrt(all.error / all.size) : 0, worst, name);
+             (long long)step, loss, l.all.size > 0 ? sqrt(l.all.error / l.all.size) : 0, l.worst,
+             l.name);
+    if (over != NULL && over->failed)
+        return tri_fail(TRI_ERR_NOMEM, "precision check: cannot list the layers");
     return TRI_OK;
+}
+
+tri_status tri_check_share(struct tri_comm *comm, struct tri_text *over)
+{
+    int64_t bytes = (int64_t)over->len;
+    char *names = NULL;
+    tri_status st = TRI_OK;
+
+    TRI_TRY(tri_comm_broadcast(comm, &bytes, sizeof(bytes), 0));
+    if (bytes == 0)
+        return TRI_OK;
+    names = tri_calloc((size_t)bytes + 1, 1, "names of layers");
+    if (names == NULL)
+        st = tri_fail(TRI_ERR_NOMEM, "cannot allocate %lld bytes of names", (long long)bytes);
+    else if (over->data != NULL)
+        memcpy(names, over->data, (size_t)bytes);
+    TRI_TRY_GOTO(st, tri_comm_agree(comm, st), free_names);
+    TRI_TRY_GOTO(st, tri_comm_broadcast(comm, names, (size_t)bytes, 0), free_names);
+    tri_text_clear(over);
+    tri_text_printf(over, "%s", names);
+    st = over->failed ? tri_fail(TRI_ERR_NOMEM, "cannot store the names of layers") : TRI_OK;
+    st = tri_comm_agree(comm, st);
+
+free_names:
+    tri_free(names);
+    return st;
 }

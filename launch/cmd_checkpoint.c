@@ -1,6 +1,7 @@
 /* trireme checkpoint: look at checkpoints without running anything. */
 #include "launch/checkpoint_diff.h"
 #include "launch/command.h"
+#include "launch/kept_layers.h"
 
 #include "runtime/checkpoint/files.h"
 
@@ -117,11 +118,13 @@ static tri_status run_show(char **argv, int *exit_code)
 {
     struct tri_checkpoint *c = NULL;
     const struct tri_manifest *m;
+    const char *kept;
     char size[32];
 
     (void)exit_code;
     TRI_TRY(tri_checkpoint_open(NULL, argv[0], &c));
     m = &c->manifest;
+    kept = tri_checkpoint_field(c, TRI_KEPT_LAYERS_FIELD);
     (void)printf("%s\nstep %" PRId64 ", %s\n\nhost state\n", c->path, m->step,
                  size_text((double)total_bytes(m), size, sizeof(size)));
     for (int i = 0; i < m->nitem; i++) {
@@ -132,7 +135,10 @@ static tri_status run_show(char **argv, int *exit_code)
     }
     (void)printf("\na resume must match\n");
     for (int i = 0; i < m->nfield; i++)
-        (void)printf("  %s: %s\n", m->field[i].key, m->field[i].value);
+        if (strcmp(m->field[i].key, TRI_KEPT_LAYERS_FIELD) != 0)
+            (void)printf("  %s: %s\n", m->field[i].key, m->field[i].value);
+    if (kept != NULL)
+        (void)printf("\nlayers that the run has moved to fp32\n  %s\n", kept);
     show_tensors(m);
     tri_checkpoint_close(c);
     return TRI_OK;

@@ -2,6 +2,7 @@
 #include "launch/command.h"
 #include "launch/env.h"
 #include "launch/evaluate.h"
+#include "launch/kept_layers.h"
 
 #include "runtime/checkpoint/files.h"
 #include "runtime/core/io_thread.h"
@@ -44,6 +45,7 @@ static tri_status open_all(struct eval *e)
     TRI_TRY(tri_job_create(&e->args, cfg, NULL, &e->job));
     TRI_TRY(tri_checkpoint_open(comm, e->checkpoint, &e->loaded));
     TRI_TRY(tri_comm_agree(comm, match_model(e)));
+    TRI_TRY(tri_comm_agree(comm, tri_kept_layers_resume(e->job, e->loaded)));
     omp_set_num_threads(e->job->spec.threads);
     st = tri_layout_create(&e->session.layout);
     if (st == TRI_OK)

@@ -2,6 +2,7 @@
 #include "launch/check.h"
 #include "launch/command.h"
 #include "launch/env.h"
+#include "launch/kept_layers.h"
 #include "launch/tokenizer_state.h"
 #include "launch/trainer.h"
 
@@ -178,8 +179,6 @@ static tri_status start_values(struct train *t)
     if (t->resumed == NULL && cfg->model.init[0] != '\0')
         TRI_TRY(tri_session_read_weights(s, comm, cfg->model.init));
     TRI_TRY(tri_session_hash(s, comm, true, &hash));
-    if (t->env.rank == 0 && t->resumed != NULL)
-        tri_info("going on from '%s'", t->resumed->path);
     return tri_trainer_create(t->job, s, t->resumed, t->trace, &t->trainer);
 }
 
@@ -201,12 +200,12 @@ static void add_step(const struct train *t)
 /* The exit code after a failure. Failures that other ranks may not know of end the job at once. */
 static int failed(struct train *t, tri_status st, bool running)
 {
-    bool shared =
-        (!running || t->trainer->shared_failure) && st != TRI_ERR_COMM && st != TRI_ERR_TIMEOUT;
+    bool local = running && t->trainer != NULL && !t->trainer->shared_failure;
+    bool shared = !local && st != TRI_ERR_COMM && st != TRI_ERR_TIMEOUT;
     struct tri_comm *comm = t->env.world != NULL ? t->env.world->control : NULL;
     int code = running ? TRI_EXIT_FAILED : TRI_EXIT_REFUSED;
 
-    if (running)
+    if (running && t->trainer != NULL)
         add_step(t);
     tri_command_error(comm, !shared);
     if (!shared) {
@@ -214,6 +213,62 @@ static int failed(struct train *t, tri_status st, bool running)
         tri_env_abort(code);
     }
     return code;
+}
+
+/* One line: which layers, at most NAMED of them, and from where the run goes on. */
+static void say_back(const struct train *t, int64_t step, const char *names)
+{
+    enum { NAMED = 6 };
+    struct tri_text list = {0};
+    int n = 0;
+
+    for (const char *at = names; *at != '\0'; at += strspn(at, " "), n++) {
+        size_t len = strcspn(at, " ");
+
+        if (n < NAMED)
+            tri_text_printf(&list, "%s'%.*s'", n > 0 ? ", " : "", (int)len, at);
+        at += len;
+    }
+    if (n > NAMED)
+        tri_text_printf(&list, " and %d more", n - NAMED);
+    tri_warn("precision check at step %lld: keeping %s in fp32 and going on from step %lld (%s)",
+             (long long)step, list.data != NULL ? list.data : "layers",
+             (long long)t->trainer->state.step,
+             t->resumed != NULL ? t->resumed->path : "the start: there is no checkpoint");
+    tri_text_finish(&list);
+}
+
+/* Back to the newest checkpoint with the layers that the check has named in f32: everything that
+ * was compiled and allocated is made again. What lies in the run folder counts only once this run
+ * has saved there; before, it may be a past that run.resume went behind. Collective; a failure is
+ * shared. */
+static tri_status go_back(struct train *t)
+{
+    struct tri_comm *comm = t->env.world->control;
+    struct tri_text names = t->trainer->over;
+    int64_t step = t->trainer->state.step;
+    bool saved = t->trainer->saved;
+    tri_status st;
+
+    t->trainer->over = (struct tri_text){0};
+    tri_trainer_destroy(t->trainer);
+    t->trainer = NULL;
+    tri_session_finish(&t->session);
+    TRI_TRY_GOTO(st, tri_comm_agree(comm, tri_kept_layers_add(t->job, names.data)), finish_names);
+    if (saved) {
+        tri_checkpoint_close(t->resumed);
+        t->resumed = NULL;
+        TRI_TRY_GOTO(st, tri_checkpoint_find(comm, t->job->cfg->run.dir, "auto", &t->resumed),
+                     finish_names);
+    }
+    TRI_TRY_GOTO(st, compile(t), finish_names);
+    TRI_TRY_GOTO(st, start_values(t), finish_names);
+    if (t->env.rank == 0)
+        say_back(t, step, names.data);
+
+finish_names:
+    tri_text_finish(&names);
+    return st;
 }
 
 static int run_job(struct train *t)
@@ -235,7 +290,14 @@ static int run_job(struct train *t)
         st = tri_job_keep_costs(t->job, comm);
     if (st != TRI_OK)
         return failed(t, st, false);
+    if (t->env.rank == 0 && t->resumed != NULL)
+        tri_info("going on from '%s'", t->resumed->path);
     st = tri_trainer_run(t->trainer);
+    while (st == TRI_OK && t->trainer->over.len > 0) {
+        st = go_back(t);
+        if (st == TRI_OK)
+            st = tri_trainer_run(t->trainer);
+    }
     return st == TRI_OK ? TRI_EXIT_DONE : failed(t, st, true);
 }
 

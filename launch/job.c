@@ -5,6 +5,7 @@
 #include "collectives/machine.h"
 #include "launch/device_choice.h"
 #include "launch/env.h"
+#include "launch/kept_layers.h"
 #include "launch/threads.h"
 #include "launch/tokenizer_state.h"
 #include "runtime/core/log.h"
@@ -301,7 +302,10 @@ static tri_status resolve(struct tri_job *job, bool training, const struct tri_c
     TRI_TRY(check_faults(job));
     fill_spec(job);
     fill_fields(job);
-    return resumed != NULL ? tri_checkpoint_match(resumed, job->field, job->nfield) : TRI_OK;
+    if (resumed == NULL)
+        return TRI_OK;
+    TRI_TRY(tri_checkpoint_match(resumed, job->field, job->nfield));
+    return tri_kept_layers_resume(job, resumed);
 }
 
 tri_status tri_job_create(const struct tri_job_args *a, struct tri_config *cfg,

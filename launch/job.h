@@ -11,8 +11,9 @@
 #include "launch/hierarchy.h"
 #include "runtime/checkpoint/checkpoint.h"
 
-/* Settings that a checkpoint must share with the run that loads it. */
-#define TRI_JOB_FIELDS 8
+/* Settings that a checkpoint must share with the run that loads it, and the layers that the run has
+ * moved to f32 (launch/kept_layers.h). */
+#define TRI_JOB_FIELDS 9
 
 struct tri_job {
     struct tri_config *cfg;         /* owned; effective after tri_job_create */
@@ -30,6 +31,7 @@ struct tri_job {
     int64_t steps_per_epoch, total_steps;
     struct tri_checkpoint_field field[TRI_JOB_FIELDS];
     int nfield;
+    const char *kept_fp32; /* value of that last field; NULL: none */
     struct tri_pool pool;
 };
 

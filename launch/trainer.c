@@ -166,6 +166,7 @@ void tri_trainer_destroy(struct tri_trainer *t)
     tri_feed_finish(&t->feed);
     tri_loader_destroy(t->loader);
     tri_text_finish(&t->overflow);
+    tri_text_finish(&t->over);
     tri_free(t->config_text);
     tri_free(t->span);
     tri_free(t->ids);
@@ -380,15 +381,36 @@ static bool evaluation_due(const struct tri_trainer *t)
            due(every == TRI_OPT_AUTO ? t->job->steps_per_epoch : every, s);
 }
 
+/* Compares a grain with f32 on rank 0, whose verdict is everybody's. */
+static tri_status check_precision(struct tri_trainer *t)
+{
+    const struct tri_precision_options *o = &t->job->cfg->precision;
+    bool restore = o->check_action == TRI_CHECK_RESTORE;
+    tri_status st = TRI_OK;
+
+    if (!tri_job_checks_precision(t->job) || !due(o->check_every, t->state.step))
+        return TRI_OK;
+    if (t->root)
+        st = tri_check_run(t->session, t->state.step, &t->job->spec.precision, o->check_bound,
+                           restore ? &t->over : NULL);
+    if (!restore)
+        return st;
+    t->shared_failure = true;
+    TRI_TRY(tri_comm_agree(t->comm, st));
+    TRI_TRY(tri_check_share(t->comm, &t->over));
+    t->shared_failure = false;
+    return TRI_OK;
+}
+
 /* Evaluation and checkpoint behind a step. */
 static tri_status between_steps(struct tri_trainer *t)
 {
     bool last = t->state.step == t->job->total_steps, improved = false;
     bool save = last || due(t->job->cfg->checkpoint.every, t->state.step);
 
-    if (t->root && tri_job_checks_precision(t->job) &&
-        due(t->job->cfg->precision.check_every, t->state.step))
-        TRI_TRY(tri_check_run(t->session, t->state.step, t->job->cfg->precision.check_bound));
+    TRI_TRY(check_precision(t));
+    if (t->over.len > 0)
+        return TRI_OK;
     if (evaluation_due(t))
         TRI_TRY(tri_trainer_evaluate(t, &improved));
     if (save || improved) {
@@ -408,7 +430,7 @@ tri_status tri_trainer_run(struct tri_trainer *t)
     }
     t->sent_bytes = bytes_sent(t);
     t->window_ns = tri_now_ns();
-    while (t->state.step < t->job->total_steps) {
+    while (t->state.step < t->job->total_steps && t->over.len == 0) {
         int64_t begin;
 
         TRI_TRY(step(t));

@@ -44,6 +44,8 @@ struct tri_trainer {
     int64_t window_ns;        /* where the measured time of the coming step begins */
     int64_t *ids;             /* log_samples: count and ids of this rank, then of all ranks */
     struct tri_text overflow; /* report of a skipped step, until it is printed */
+    struct tri_text over;     /* of tri_check_run: the run must go back with these layers in f32 */
+    bool saved;               /* the newest checkpoint of the run folder is of this trainer */
     char *config_text;
     bool shared_failure; /* the failure that ends the run is known to all ranks */
 };
@@ -55,8 +57,9 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
                               struct tri_trainer **out) TRI_CHECKED;
 void tri_trainer_destroy(struct tri_trainer *t);
 
-/* From the step behind state.step to the last, with the checkpoint at the end. After a failure
- * t->shared_failure tells whether all ranks have it. Collective. */
+/* From the step behind state.step to the last, with the checkpoint at the end; or to the step whose
+ * precision check asks for a return (t->over is not empty), without saving or evaluating it. After
+ * a failure t->shared_failure tells whether all ranks have it. Collective. */
 tri_status tri_trainer_run(struct tri_trainer *t) TRI_CHECKED;
 
 /* Saves the state of t->state.step, in the background with checkpoint.async: a failure then shows

@@ -29,7 +29,7 @@ struct tri_checkpoint_item {
     double value; /* kept to the bit, also infinities and NaN */
 };
 
-/* A setting that must match at resume, as text: "optimizer" = "adamw". */
+/* A setting that must match at resume or is taken over then, as text: "optimizer" = "adamw". */
 struct tri_checkpoint_field {
     const char *key, *value;
 };

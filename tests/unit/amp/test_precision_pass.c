@@ -85,6 +85,14 @@ Test(precision_pass, copies_are_transient_and_made_once)
     tri_graph_destroy(g);
 }
 
+static bool reads(const struct tri_op *op, tri_vid v)
+{
+    for (int k = 0; k < op->nin; k++)
+        if (op->in[k] == v)
+            return true;
+    return false;
+}
+
 Test(precision_pass, kept_layers_stay_f32_both_ways)
 {
     const char *keep[] = {"f1*"};
@@ -102,6 +110,15 @@ Test(precision_pass, kept_layers_stay_f32_both_ways)
         if (op->kind == TRI_OP_MATMUL)
             cr_assert_eq(type(g, op->in[0]), strcmp(op->name, first) == 0 ? TRI_F32 : TRI_BF16,
                          "%s", op->name);
+    }
+    for (int n = 0; n < g->nsum; n++) {
+        tri_vid v = g->sum[n].target;
+
+        if (g->sum[n].kind != TRI_SUM_GRAD)
+            continue;
+        cr_assert_eq(tri_precision_keeps(g, v), reads(nth(g, TRI_OP_MATMUL, 0), v), "%s",
+                     g->value[v].name);
+        cr_assert_not(tri_precision_keeps(plain, plain->sum[n].target), "%s", g->value[v].name);
     }
     /* to the relu, and back from its gradient */
     cr_assert_eq(count_kind(g, TRI_OP_CAST), 2);

@@ -133,7 +133,7 @@ Test(config, refuses_what_is_not_there_yet)
     refused("parallel.tensor=2", "parallel.data");
     refused("parallel.shard=1", "parallel.data");
     refused("parallel.recompute=true", "only false");
-    refused("precision.check_action=restore", "only warn");
+    accepted("precision.check_action=restore");
     refused("optimizer.name=lamb", "sgd and adamw");
     accepted("parallel.data=4");
     accepted("device.kind=cpu");

@@ -121,6 +121,7 @@ Test(run, refuses_what_it_cannot_train)
 {
     refused(GRAIN, GRAIN, "optimizer.rl=0.1", "optimizer.lr");
     refused(GRAIN, GRAIN, "run.dir=runs/x", "run.dir");
+    refused(GRAIN, GRAIN, "precision.check_action=restore", "precision.check_action");
     refused(GRAIN, GRAIN, "optimizer.name=lamb", "lamb");
     refused(GRAIN, GRAIN, "schedule.name=cosine", "run.steps");
     refused(GRAIN, GRAIN, "gradient.compress.warmup=3", "warmup");
