@@ -247,7 +247,7 @@ static tri_status go_back(struct train *t)
     struct tri_comm *comm = t->env.world->control;
     struct tri_text names = t->trainer->over;
     int64_t step = t->trainer->state.step;
-    bool saved = t->trainer->saved;
+    bool saved = t->trainer->saved_step >= 0;
     tri_status st;
 
     t->trainer->over = (struct tri_text){0};
@@ -298,7 +298,9 @@ static int run_job(struct train *t)
         if (st == TRI_OK)
             st = tri_trainer_run(t->trainer);
     }
-    return st == TRI_OK ? TRI_EXIT_DONE : failed(t, st, true);
+    if (st != TRI_OK)
+        return failed(t, st, true);
+    return t->trainer->stopped.signal != NULL ? TRI_EXIT_STOPPED : TRI_EXIT_DONE;
 }
 
 static void close_all(struct train *t)
@@ -330,6 +332,7 @@ static int run_train(const struct tri_command *self, int argc, char **argv)
         return tri_command_refuse_job(st);
     }
     (void)signal(SIGPIPE, SIG_IGN); /* training outlives the reader of its messages */
+    tri_stop_listen();
     st = tri_env_init(&t.env);
     if (st == TRI_OK)
         st = tri_io_start();
@@ -360,6 +363,9 @@ const struct tri_command tri_command_train = {
             "one. key=value overrides a setting, with dotted keys and YAML values: "
             "optimizer.lr=0.1 (see trireme config).\n"
             "--trace FILE writes one step of all ranks for chrome://tracing or Perfetto.\n\n"
-            "exit codes: 0 done, 1 failed after the first step began, 2 refused before it\n",
+            "SIGTERM or SIGUSR1 to any rank ends the run behind the current step with a "
+            "checkpoint.\n\n"
+            "exit codes: 0 done, 1 failed after the first step began, 2 refused before it, 75 "
+            "stopped by a signal\n",
     .run = run_train,
 };

@@ -6,7 +6,7 @@
 #include "runtime/exec/comm.h"
 
 /* Exit codes of CONTRACT.md. */
-enum { TRI_EXIT_DONE = 0, TRI_EXIT_FAILED = 1, TRI_EXIT_REFUSED = 2 };
+enum { TRI_EXIT_DONE = 0, TRI_EXIT_FAILED = 1, TRI_EXIT_REFUSED = 2, TRI_EXIT_STOPPED = 75 };
 
 struct tri_command {
     const char *name;

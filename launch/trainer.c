@@ -138,6 +138,7 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
     t->trace_path = trace_path;
     if (resumed != NULL)
         tri_trainer_restore(&t->state, resumed);
+    t->saved_step = -1;
     t->trace_step = job->total_steps;
     if (job->cfg->telemetry.trace_step < job->total_steps - t->state.step)
         t->trace_step = t->state.step + job->cfg->telemetry.trace_step;
@@ -402,6 +403,15 @@ static tri_status check_precision(struct tri_trainer *t)
     return TRI_OK;
 }
 
+static tri_status save_now(struct tri_trainer *t, bool best)
+{
+    TRI_TRY(look_at_memory(t));
+    t->shared_failure = true;
+    TRI_TRY(tri_trainer_save(t, best));
+    t->shared_failure = false;
+    return TRI_OK;
+}
+
 /* Evaluation and checkpoint behind a step. */
 static tri_status between_steps(struct tri_trainer *t)
 {
@@ -413,13 +423,24 @@ static tri_status between_steps(struct tri_trainer *t)
         return TRI_OK;
     if (evaluation_due(t))
         TRI_TRY(tri_trainer_evaluate(t, &improved));
-    if (save || improved) {
-        TRI_TRY(look_at_memory(t));
-        t->shared_failure = true;
-        TRI_TRY(tri_trainer_save(t, improved));
-        t->shared_failure = false;
-    }
-    return TRI_OK;
+    return save || improved ? save_now(t, improved) : TRI_OK;
+}
+
+/* Ends the run behind this step if a rank was told so. */
+static tri_status look_for_stop(struct tri_trainer *t)
+{
+    TRI_TRY(tri_stop_look(&t->stop, t->comm, &t->stopped));
+    if (t->stopped.signal == NULL || t->saved_step == t->state.step)
+        return TRI_OK;
+    return save_now(t, false);
+}
+
+static void say_stopped(const struct tri_trainer *t)
+{
+    if (t->root && t->stopped.signal != NULL)
+        tri_info("stopped by %s at rank %d: the checkpoint of step %lld is complete, the same "
+                 "command goes on from it",
+                 t->stopped.signal, t->stopped.rank, (long long)t->state.step);
 }
 
 tri_status tri_trainer_run(struct tri_trainer *t)
@@ -433,6 +454,9 @@ tri_status tri_trainer_run(struct tri_trainer *t)
     while (t->state.step < t->job->total_steps && t->over.len == 0) {
         int64_t begin;
 
+        TRI_TRY(look_for_stop(t));
+        if (t->stopped.signal != NULL)
+            break;
         TRI_TRY(step(t));
         begin = tri_now_ns();
         TRI_TRY(between_steps(t));
@@ -440,5 +464,6 @@ tri_status tri_trainer_run(struct tri_trainer *t)
         t->sent_bytes = bytes_sent(t);
     }
     TRI_TRY(tri_trainer_finish_save(t));
+    say_stopped(t);
     return t->root ? tri_metrics_flush(t->metrics) : TRI_OK;
 }

@@ -7,6 +7,7 @@
 #include "launch/feed.h"
 #include "launch/job.h"
 #include "launch/session.h"
+#include "launch/stop.h"
 #include "runtime/checkpoint/saver.h"
 #include "runtime/telemetry/metrics.h"
 #include "runtime/telemetry/progress.h"
@@ -32,7 +33,7 @@ struct tri_trainer {
     bool has_first;         /* not yet used */
     struct tri_evaluator *evaluator; /* NULL: no validation data or no evaluation */
     struct tri_saver *saver;         /* checkpoint.async; else NULL */
-    int64_t saved_step;              /* of the save that is running */
+    int64_t saved_step;              /* of its latest save, which may be running; -1: none */
     struct tri_metrics *metrics;     /* rank 0 */
     struct tri_progress *progress;   /* rank 0 */
     const double *scalars;           /* OUTPUT of a step */
@@ -45,9 +46,10 @@ struct tri_trainer {
     int64_t *ids;             /* log_samples: count and ids of this rank, then of all ranks */
     struct tri_text overflow; /* report of a skipped step, until it is printed */
     struct tri_text over;     /* of tri_check_run: the run must go back with these layers in f32 */
-    bool saved;               /* the newest checkpoint of the run folder is of this trainer */
     char *config_text;
-    bool shared_failure; /* the failure that ends the run is known to all ranks */
+    struct tri_stop stop;
+    struct tri_stop_cause stopped; /* a signal, if one ended the run */
+    bool shared_failure;           /* the failure that ends the run is known to all ranks */
 };
 
 /* Borrows job and session. resumed: NULL for a fresh start; its tensors are loaded already. Writes
@@ -57,9 +59,10 @@ tri_status tri_trainer_create(const struct tri_job *job, struct tri_session *s,
                               struct tri_trainer **out) TRI_CHECKED;
 void tri_trainer_destroy(struct tri_trainer *t);
 
-/* From the step behind state.step to the last, with the checkpoint at the end; or to the step whose
- * precision check asks for a return (t->over is not empty), without saving or evaluating it. After
- * a failure t->shared_failure tells whether all ranks have it. Collective. */
+/* From the step behind state.step to the last, with the checkpoint at the end; or to the one behind
+ * which a signal stops it (t->stopped), likewise; or to the step whose precision check asks for a
+ * return (t->over is not empty), without saving or evaluating it. After a failure
+ * t->shared_failure tells whether all ranks have it. Collective. */
 tri_status tri_trainer_run(struct tri_trainer *t) TRI_CHECKED;
 
 /* Saves the state of t->state.step, in the background with checkpoint.async: a failure then shows

@@ -68,10 +68,8 @@ tri_status tri_trainer_save(struct tri_trainer *t, bool best)
     if (t->saver != NULL)
         TRI_TRY(tri_saver_wait(t->saver)); /* before saved_step, which its thread reads */
     t->saved_step = s->step;
-    TRI_TRY(t->saver != NULL ? tri_saver_begin(t->saver, &save)
-                             : tri_checkpoint_save(t->comm, &save));
-    t->saved = true;
-    return TRI_OK;
+    return t->saver != NULL ? tri_saver_begin(t->saver, &save)
+                            : tri_checkpoint_save(t->comm, &save);
 }
 
 tri_status tri_trainer_finish_save(struct tri_trainer *t)

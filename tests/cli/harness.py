@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 try:
@@ -31,6 +32,26 @@ ENV = {
 
 class Skip(Exception):
     """Raised by a test that cannot run here; the text says why."""
+
+
+def children(pid):
+    """Processes that this one has started: of mpirun, the ranks of this machine."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat") as f:
+                if name.isdigit() and int(f.read().rsplit(")", 1)[1].split()[1]) == pid:
+                    found.append(int(name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.time() + seconds
+    while not condition():
+        assert time.time() < end, f"{what} did not happen in {seconds} s"
+        time.sleep(0.005)
 
 
 class Result:
@@ -93,6 +114,12 @@ class Case:
             out.seek(0)
             err.seek(0)
             return Result(rc, out.read(), err.read())
+
+    def start(self, config, *args, ranks=0, err=subprocess.DEVNULL):
+        """trireme train in the background; the caller ends it."""
+        cmd = (["mpirun", "-n", str(ranks), "--bind-to", "none"] if ranks else []) + [PROGRAM, "train", config, *args]
+        return subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+                                env=dict(os.environ, **ENV), cwd=self.dir)
 
     def preload(self, name, code):
         """A library for LD_PRELOAD from C text; returns the environment that loads it."""

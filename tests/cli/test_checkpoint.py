@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from harness import ENV, PROGRAM, Skip, equal, h5py, np, run_tests
+from harness import Skip, children, equal, h5py, np, run_tests, wait_for
 
 KEYS = ("step", "updates", "epoch", "loss", "grad_norm", "lr", "skipped", "samples", "tokens")
 
@@ -48,34 +48,6 @@ def same_run(t, run, straight="straight", step=20):
     with open(os.path.join(step_dir(t, step, run), "model.h5"), "rb") as a, \
             open(os.path.join(step_dir(t, step, straight), "model.h5"), "rb") as b:
         assert a.read() == b.read(), "model.h5 differs"
-
-
-def start(t, config, *args, ranks=0):
-    """The program in the background."""
-    cmd = [PROGRAM, "train", config, *args]
-    if ranks:
-        cmd = ["mpirun", "-n", str(ranks), "--bind-to", "none"] + cmd
-    return subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                            env=dict(os.environ, **ENV), cwd=t.dir)
-
-
-def children(pid):
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{name}/stat") as f:
-                if name.isdigit() and int(f.read().rsplit(")", 1)[1].split()[1]) == pid:
-                    found.append(int(name))
-        except OSError:
-            continue
-    return found
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.time() + seconds
-    while not condition():
-        assert time.time() < end, f"{what} did not happen in {seconds} s"
-        time.sleep(0.005)
 
 
 # --- G07: stopped runs equal straight ones ------------------------------------------------------------------
@@ -123,7 +95,7 @@ def test_g07_killed_from_outside(t):
     config = text_model(t, schedule={"name": "linear", "warmup": 3, "final": 0.1})
     every = "checkpoint.every=5"
     t.train(config, every, f"run.dir={t.path('straight')}", ranks=2).expect(0)
-    p = start(t, config, every, fault(13, where="forward", what="sleep", ms=60000), ranks=2)
+    p = t.start(config, every, fault(13, where="forward", what="sleep", ms=60000), ranks=2)
     wait_for(lambda: os.path.exists(step_dir(t, 10)) and len(t.metrics()) >= 12 or p.poll() is not None, "step 12")
     assert p.poll() is None
     ranks = children(p.pid)
@@ -155,7 +127,7 @@ def kill_often(t, config, ranks, times, longest):
     random.seed(7)
     killed = 0
     while killed < times:
-        p = start(t, config, ranks=ranks)
+        p = t.start(config, ranks=ranks)
         last = max(steps_of(t), default=-1)
         wait_for(lambda: max(steps_of(t), default=-1) > last or p.poll() is not None, "a checkpoint")
         time.sleep(random.uniform(0, longest))

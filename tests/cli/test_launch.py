@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness import ENV, PROGRAM, Skip, close, equal, h5py, np, run_tests
+from harness import ENV, PROGRAM, Skip, close, equal, h5py, np, run_tests, wait_for
 
 STEP_KEYS = ["step", "updates", "epoch", "loss", "grad_norm", "lr", "loss_scale", "skipped", "samples", "tokens", "step_ms",
              "compute_ms", "exposed_comm_ms", "input_ms", "other_ms", "comm_bytes", "samples_per_s", "tokens_per_s", "mem_bytes"]
@@ -48,22 +48,9 @@ def test_h03c_other_number_of_ranks(t):
     t.train(mlp(t), "parallel.data=2", ranks=2).expect(0)
 
 
-def background(t, config, *args, ranks=0):
-    cmd = (["mpirun", "-n", str(ranks), "--bind-to", "none"] if ranks else []) + [PROGRAM, "train", config, *args]
-    return subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                            env=dict(os.environ, **ENV), cwd=t.dir)
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.time() + seconds
-    while not condition():
-        assert time.time() < end, f"{what} did not happen in {seconds} s"
-        time.sleep(0.02)
-
-
 def test_h03d_run_folder_in_use(t):
     config = mlp(t)
-    p = background(t, config, "debug.inject=[{rank: 0, step: 3, where: forward, what: sleep, ms: 100000}]")
+    p = t.start(config, "debug.inject=[{rank: 0, step: 3, where: forward, what: sleep, ms: 100000}]")
     try:
         wait_for(lambda: os.path.exists(t.path("run", "metrics.jsonl")), "the first job")
         before = os.stat(t.path("run", "config.yaml")).st_mtime_ns
