@@ -29,6 +29,13 @@ static tri_status fuse_for(const struct tri_compile_spec *s, struct tri_graph *g
     return s->device->kernels[TRI_OP_MATMUL_GELU] != NULL ? tri_pass_fuse_products(g) : TRI_OK;
 }
 
+/* Such patterns among what the passes over a step made. */
+static tri_status fuse_step_for(const struct tri_compile_spec *s, struct tri_graph *g)
+{
+    return s->device->kernels[TRI_OP_MATMUL_BGRAD] != NULL ? tri_pass_fuse_bias_gradients(g)
+                                                           : TRI_OK;
+}
+
 /* Passes over the graph of one grain: everything that knows nothing of ranks and grains. */
 static tri_status differentiate(const struct tri_compile_spec *s, struct tri_graph *g,
                                 struct tri_text *report)
@@ -54,7 +61,8 @@ static tri_status distribute(const struct tri_compile_spec *s, struct tri_graph 
         TRI_TRY(tri_pass_overflow(g));
     TRI_TRY(tri_pass_exchange(g, &s->mesh, &exchange));
     TRI_TRY(tri_pass_update(g, &s->update));
-    return tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, TRI_PHASE_UPDATE);
+    TRI_TRY(tri_pass_inject(g, s->faults, s->nfaults, s->mesh.rank, TRI_PHASE_UPDATE));
+    return fuse_step_for(s, g);
 }
 
 tri_status tri_compile_step(const struct tri_compile_spec *s, struct tri_graph *grain,
@@ -110,6 +118,7 @@ tri_status tri_compile_grain(const struct tri_compile_spec *s, const char *prefi
     TRI_TRY_GOTO(st, differentiate(s, grain, NULL), destroy_grain);
     TRI_TRY_GOTO(st, tri_pass_pipeline(grain, &s->grains, false, &step), destroy_grain);
     output_sums(step, prefix);
+    TRI_TRY_GOTO(st, fuse_step_for(s, step), destroy_step);
     TRI_TRY_GOTO(st, tri_graph_status(step), destroy_step);
     tri_graph_destroy(grain);
     return finish_program(s, step, layout, out);

@@ -7,9 +7,10 @@
 
 struct fusion {
     struct tri_graph *g;
-    int32_t *uses;  /* [nvalue] ops that read the value, and one more for each outside reader */
-    int32_t *first; /* [nvalue] first op that reads it, nop if none */
-    bool *dead;     /* [nop] */
+    int32_t *uses;   /* [nvalue] ops that read the value, and one more for each outside reader */
+    int32_t *first;  /* [nvalue] first op that reads it, nop if none */
+    int32_t *summer; /* [nvalue] fuse_bias_gradients: MATMUL that sums over the value's rows */
+    bool *dead;      /* [nop] */
 };
 
 static void use(struct fusion *f, tri_vid v)
@@ -25,6 +26,7 @@ static void count_uses(struct fusion *f)
     for (tri_vid v = 0; v < g->nvalue; v++) {
         f->uses[v] = g->value[v].role != TRI_ROLE_TEMP;
         f->first[v] = g->nop;
+        f->summer[v] = TRI_NONE;
     }
     for (int s = 0; s < g->nsum; s++)
         use(f, g->sum[s].value);
@@ -288,6 +290,59 @@ static tri_status fuse_products(struct fusion *f)
     return TRI_OK;
 }
 
+/* y = matmul(a, dy) or matmul(dy^T, a), plus acc; db = column_sum(dy), plus acc  ->  y, db =
+ * matmul_bgrad(.., acc, acc), where the product stood. The library's bias gradient has the type of
+ * y, which must be f32. */
+static tri_status fuse_bias_gradient(struct fusion *f, int32_t i)
+{
+    struct tri_graph *g = f->g;
+    tri_vid dy = g->op[i].in[0], db = g->op[i].out[0];
+    tri_vid acc = is_given(&g->op[i], 1) ? g->op[i].in[1] : TRI_NONE;
+    int32_t p = f->summer[dy];
+    struct tri_op *op;
+    tri_vid *out;
+
+    if (p == TRI_NONE || f->first[db] < p || !ready_before(f, acc, p) ||
+        (acc != TRI_NONE && f->uses[acc] != 1))
+        return TRI_OK;
+    op = &g->op[p];
+    if (op->kind != TRI_OP_MATMUL || g->value[op->out[0]].dtype != TRI_F32)
+        return TRI_OK;
+    out = tri_pool_alloc(&g->pool, 2 * sizeof(*out));
+    if (out == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "fuse: cannot store op \"%s\"", op->name);
+    out[0] = op->out[0];
+    op->attrs.matmul.bgrad_a = op->in[0] == dy && op->attrs.matmul.ta;
+    TRI_TRY(set_inputs(
+        f, p, (tri_vid[]){op->in[0], op->in[1], is_given(op, 3) ? op->in[3] : TRI_NONE, acc}, 4));
+    op->kind = TRI_OP_MATMUL_BGRAD;
+    op->nout = 2;
+    op->out = out;
+    take_output(f, p, 1, db);
+    f->dead[i] = true;
+    return TRI_OK;
+}
+
+static tri_status fuse_bias_gradients(struct fusion *f)
+{
+    const struct tri_graph *g = f->g;
+
+    for (int32_t i = 0; i < g->nop; i++) {
+        const struct tri_op *op = &g->op[i];
+
+        if (op->kind != TRI_OP_MATMUL || is_given(op, 2))
+            continue;
+        if (!op->attrs.matmul.tb)
+            f->summer[op->in[1]] = i;
+        if (op->attrs.matmul.ta)
+            f->summer[op->in[0]] = i;
+    }
+    for (int32_t i = 0; i < g->nop; i++)
+        if (g->op[i].kind == TRI_OP_COLUMN_SUM)
+            TRI_TRY(fuse_bias_gradient(f, i));
+    return TRI_OK;
+}
+
 static tri_status fuse_all(struct fusion *f)
 {
     for (int32_t i = 0; i < f->g->nop; i++) {
@@ -322,8 +377,9 @@ static tri_status run_fusion(struct tri_graph *g, tri_status (*patterns)(struct 
     TRI_TRY(tri_graph_status(g));
     f.uses = tri_calloc(nvalue, sizeof(*f.uses), "uses");
     f.first = tri_calloc(nvalue, sizeof(*f.first), "first uses");
+    f.summer = tri_calloc(nvalue, sizeof(*f.summer), "sums over rows");
     f.dead = tri_calloc((size_t)g->nop + 1, sizeof(*f.dead), "dead ops");
-    if (f.uses == NULL || f.first == NULL || f.dead == NULL) {
+    if (f.uses == NULL || f.first == NULL || f.summer == NULL || f.dead == NULL) {
         st = tri_fail(TRI_ERR_NOMEM, "fuse: cannot look at %d ops", g->nop);
     } else {
         count_uses(&f);
@@ -332,6 +388,7 @@ static tri_status run_fusion(struct tri_graph *g, tri_status (*patterns)(struct 
     }
     tri_free(f.uses);
     tri_free(f.first);
+    tri_free(f.summer);
     tri_free(f.dead);
     return st;
 }
@@ -344,4 +401,9 @@ tri_status tri_pass_fuse(struct tri_graph *g)
 tri_status tri_pass_fuse_products(struct tri_graph *g)
 {
     return run_fusion(g, fuse_products);
+}
+
+tri_status tri_pass_fuse_bias_gradients(struct tri_graph *g)
+{
+    return run_fusion(g, fuse_bias_gradients);
 }

@@ -33,6 +33,10 @@ struct tri_op;
  *                       x = op(a) op(b) + bias, y = gelu(x); made by tri_pass_fuse_products
  *   MATMUL_GELU_GRAD  a, b, x -> dx
  *                       dx = gelu'(x) (op(a) op(b)); made by tri_pass_fuse_products
+ *   MATMUL_BGRAD      a, b, [acc], [acc N] -> y f32 (= acc), db [N] (= acc N)
+ *                       y = op(a) op(b) + acc; db = column sums of b, not transposed (with
+ *                       attrs.matmul.bgrad_a of a, transposed), plus acc: gradients of a weight
+ *                       and its bias; made by tri_pass_fuse_bias_gradients
  *   COLUMN_SUM        dy [M,N], [acc N] -> db [N] (= acc)
  *                       gradient of a bias
  *  elementwise
@@ -152,6 +156,7 @@ struct tri_op;
     X(MATMUL, "matmul")                                                                            \
     X(MATMUL_GELU, "matmul_gelu")                                                                  \
     X(MATMUL_GELU_GRAD, "matmul_gelu_grad")                                                        \
+    X(MATMUL_BGRAD, "matmul_bgrad")                                                                \
     X(COLUMN_SUM, "column_sum")                                                                    \
     X(ADD, "add")                                                                                  \
     X(RELU, "relu")                                                                                \
@@ -323,9 +328,10 @@ enum tri_inject_what {
 /* Attributes of the families of ops. `stream` is tri_hash_name of a build-time name: with `seed` it
  * keys the op's randomness. */
 struct tri_attr_matmul {
-    bool ta, tb; /* a, b transposed */
-    bool wide;   /* y is f32 whatever a and b are: the gradient of a weight */
-    bool tf32;   /* f32 operands may be rounded to 10 bits of fraction (where the device gains) */
+    bool ta, tb;  /* a, b transposed */
+    bool wide;    /* y is f32 whatever a and b are: the gradient of a weight */
+    bool tf32;    /* f32 operands may be rounded to 10 bits of fraction (where the device gains) */
+    bool bgrad_a; /* MATMUL_BGRAD: db sums a, else b */
 };
 struct tri_attr_loss {
     double unit; /* a gradient is multiplied by scale * unit where the scale is given, else by 1 */

@@ -163,6 +163,55 @@ const struct tri_op_info tri_op_row_MATMUL_GELU_GRAD = {.name = "matmul_gelu_gra
                                                         .infer = infer_matmul_gelu_grad,
                                                         .flops = flops_matmul_gelu_grad};
 
+enum { BGRAD_ACC = 2, BGRAD_BIAS_ACC }; /* further inputs of MATMUL_BGRAD */
+
+static tri_status infer_matmul_bgrad(const struct tri_graph *g, const struct tri_op *op,
+                                     enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    struct tri_op product = {
+        .kind = op->kind, .name = op->name, .nin = 2, .in = op->in, .attrs = op->attrs};
+    bool of_a = op->attrs.matmul.bgrad_a;
+    int64_t n = tri_shape_cols(tri_op_shape(g, op, of_a ? A : B));
+
+    if (of_a ? !op->attrs.matmul.ta : op->attrs.matmul.tb)
+        return tri_op_refuse_attr(op, "the rows that the bias gradient sums are not summed over");
+    product.attrs.matmul.wide = true;
+    TRI_TRY(infer_matmul(g, &product, dtype, shape));
+    dtype[1] = TRI_F32;
+    shape[1] = tri_shape_1(n);
+    TRI_TRY(tri_op_need_shape(g, op, BGRAD_ACC, TRI_F32, &shape[0]));
+    return tri_op_need_vector(g, op, BGRAD_BIAS_ACC, TRI_F32, n);
+}
+
+static double flops_matmul_bgrad(const struct tri_graph *g, const struct tri_op *op)
+{
+    struct product p = product_of(g, op);
+    double added = tri_op_has(op, BGRAD_ACC) ? 1 : 0;
+
+    return (double)p.m * (double)p.n * (2.0 * (double)p.k + added) +
+           (double)p.k * (double)(op->attrs.matmul.bgrad_a ? p.m : p.n);
+}
+
+static enum tri_alias alias_matmul_bgrad(const struct tri_graph *g, const struct tri_op *op, int o,
+                                         int *input)
+{
+    (void)g;
+    *input = o == 0 ? BGRAD_ACC : BGRAD_BIAS_ACC;
+    return tri_op_has(op, *input) ? TRI_ALIAS_MUST : TRI_ALIAS_NO;
+}
+
+/* No acc_in: running totals enter the two ops that it is made of. */
+const struct tri_op_info tri_op_row_MATMUL_BGRAD = {.name = "matmul_bgrad",
+                                                    .min_in = 2,
+                                                    .max_in = 4,
+                                                    .optional_in =
+                                                        1u << BGRAD_ACC | 1u << BGRAD_BIAS_ACC,
+                                                    .nout = 2,
+                                                    .half_in = 1u << A | 1u << B,
+                                                    .infer = infer_matmul_bgrad,
+                                                    .flops = flops_matmul_bgrad,
+                                                    .alias = alias_matmul_bgrad};
+
 static tri_status infer_column_sum(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
 {

@@ -30,6 +30,11 @@ tri_status tri_pass_fuse(struct tri_graph *g) TRI_CHECKED;
  * has these kinds, behind all passes over a grain that make gradients or types. */
 tri_status tri_pass_fuse_products(struct tri_graph *g) TRI_CHECKED;
 
+/* MATMUL of dy with another value, summed over dy's rows, + COLUMN_SUM of dy -> MATMUL_BGRAD where
+ * the product stood, if the product is f32: for a device whose table has that kind, behind all
+ * passes over a step, whose running totals it takes along. */
+tri_status tri_pass_fuse_bias_gradients(struct tri_graph *g) TRI_CHECKED;
+
 /* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the
  * ops of the grain graph once per local grain (INPUT and OUTPUT values become
  * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each

@@ -56,6 +56,14 @@ def with_graphs(t, config, ranks, *args, env=None):
     return r
 
 
+def test_bias_gradients_are_part_of_products(t):
+    for kind, separate in (("cpu", True), ("cuda", False)):
+        t.run("plan", gpt(t), f"device.kind={kind}", "--dot", t.path("g.dot")).expect(0)
+        with open(t.path("g.dot")) as f:
+            dot = f.read()
+        assert ("column_sum" in dot) == separate and ("matmul_bgrad" in dot) != separate, (kind, dot)
+
+
 def test_mlp_on_1_rank(t):
     config = mlp(t)
     same_as_cpu(t, config, 1)

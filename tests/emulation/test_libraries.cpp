@@ -93,6 +93,27 @@ void test_product()
     CHECK(download(p.pd, 6) == (std::vector<float>{1, 2, 3, 4, 4, 6}));
 }
 
+/* Beside the product, the sums of an operand over the depth: a is [1 3; 2 4], b [1 0 1; 0 1 1]. */
+void test_bias_gradient()
+{
+    for (cublasLtEpilogue_t e : {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+        Product p;
+        bool of_a = e == CUBLASLT_EPILOGUE_BGRADA;
+        float *sums = upload({9, 9, 9});
+
+        CHECK(cublasLtMatmulDescSetAttribute(&p.op, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof(e)) ==
+              CUBLAS_STATUS_SUCCESS);
+        CHECK(p.choose() == CUBLAS_STATUS_SUCCESS);
+        CHECK(p.multiply(p.pa, p.found.workspaceSize) == CUBLAS_STATUS_INVALID_VALUE);
+        CHECK(cublasLtMatmulDescSetAttribute(&p.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &sums,
+                                             sizeof(sums)) == CUBLAS_STATUS_SUCCESS);
+        CHECK(p.multiply(p.pa, p.found.workspaceSize) == CUBLAS_STATUS_SUCCESS);
+        CHECK(download(p.pd, 6) == (std::vector<float>{1, 2, 3, 4, 4, 6}));
+        CHECK(download(sums, 3) ==
+              (of_a ? std::vector<float>{4, 6, 9} : std::vector<float>{1, 1, 2}));
+    }
+}
+
 void test_product_refuses()
 {
     Product p;
@@ -269,6 +290,7 @@ void test_convolution()
 int main()
 {
     test_product();
+    test_bias_gradient();
     test_product_refuses();
     test_convolution();
     return 0;

@@ -14,8 +14,17 @@
  *
  * GELU and its gradient are epilogues where the library has an algorithm for them; else the product
  * is stored (rounded once more) and elementwise.cu's kernel follows. A product that it has no
- * algorithm for at all is done by product.cu. */
+ * algorithm for at all is done by product.cu.
+ *
+ * So is the gradient of a bias: an epilogue of the weight's gradient sums an operand over the depth
+ * (BGRADA, BGRADB), in the type of y, f32; else column_sum.cu's kernel follows. The epilogue never
+ * adds to what is there: a running total goes through scratch. Its order is the algorithm's, like
+ * that of the product: cuBLAS promises equal bits in every run of one version on one kind of GPU,
+ * and also beside other streams where cublasLtMatmul gets a workspace of the caller's (its manual,
+ * "Results reproducibility"). DGELU_BGRAD, the same sum of a product's result, would round the sum
+ * to 16 bits and save nothing: that result is an operand of the next weight's gradient. */
 #include "runtime/device/cuda_device.h"
+#include "runtime/kernels/cuda/column_sum.cuh"
 #include "runtime/kernels/cuda/convert.h"
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/product.h"
@@ -26,8 +35,10 @@
 #define MIN_COPIED      128                  /* least side of a product whose rows are copied */
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what the library advises for sm_90 */
 
-/* Inputs: a, b, then the bias and acc of FORM_PLAIN, the bias of FORM_GELU, x of FORM_GRAD. */
-enum form { FORM_PLAIN, FORM_GELU, FORM_GRAD };
+/* Inputs: a, b, then the bias and acc of FORM_PLAIN, the bias of FORM_GELU, x of FORM_GRAD, acc and
+ * the acc of the bias of FORM_BGRAD. */
+enum form { FORM_PLAIN, FORM_GELU, FORM_GRAD, FORM_BGRAD };
+enum { BGRAD_ACC = 2, BGRAD_BIAS_ACC };
 
 /* A matrix as it is stored, and its rows with a gap. */
 struct matrix {
@@ -46,8 +57,10 @@ struct matmul_kernel {
     cublasLtMatmulAlgo_t algo;
     cublasLtMatmulHeuristicResult_t *found; /* nfound, while the kernel is prepared */
     int nfound;
-    size_t workspace_bytes, bias_bytes; /* in scratch: the rounded bias, then the workspace */
-    struct matrix matrix[NMATRICES];    /* copies lie behind x in scratch, in this order */
+    size_t workspace_bytes;
+    size_t bias_bytes;  /* in scratch, before the workspace: the rounded bias, or its gradient */
+    size_t after_bytes; /* in scratch, behind it: x that nobody asked for, or that of `after` */
+    struct matrix matrix[NMATRICES]; /* copies lie behind that in scratch, in this order */
     int64_t m, n;
     enum tri_dtype out;
     bool plain; /* the library has no algorithm: done as `product` */
@@ -55,8 +68,9 @@ struct matmul_kernel {
     bool bias, acc;
     bool saved;               /* FORM_GELU: x is an output */
     bool bias_after;          /* no algorithm adds the bias: a kernel of ours does */
-    struct tri_kernel *after; /* the GELU of a form that no algorithm has, else NULL; owned */
-    size_t x_bytes;           /* in scratch, behind the workspace: x that nobody asked for */
+    bool bgrad_a, bgrad_acc;  /* FORM_BGRAD: of a, else b; adds to what is there */
+    int64_t bgrad_count;      /* elements of a bias's gradient */
+    struct tri_kernel *after; /* the rest of a form that no algorithm has, else NULL; owned */
 };
 
 /* The product y[m][n] = op(a) op(b) over `depth` terms. */
@@ -127,6 +141,8 @@ static cublasLtEpilogue_t epilogue_of(const struct matmul_kernel *k)
         return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (k->form == FORM_GRAD)
         return CUBLASLT_EPILOGUE_DGELU;
+    if (k->form == FORM_BGRAD) /* the library's A is our b */
+        return k->bgrad_a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
     if (k->saved)
         return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -136,6 +152,12 @@ static cublasLtEpilogue_t epilogue_of(const struct matmul_kernel *k)
 static bool has_aux(const struct matmul_kernel *k)
 {
     return k->after == NULL && (k->form == FORM_GRAD || (k->form == FORM_GELU && k->saved));
+}
+
+/* The epilogue writes the gradient of a bias. */
+static bool has_bgrad(const struct matmul_kernel *k)
+{
+    return k->after == NULL && k->form == FORM_BGRAD;
 }
 
 static tri_status describe(struct matmul_kernel *k, const struct tri_kernel_desc *d,
@@ -152,7 +174,7 @@ static tri_status describe(struct matmul_kernel *k, const struct tri_kernel_desc
     TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
     TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
     TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
-    if (k->bias && !k->bias_after)
+    if ((k->bias && !k->bias_after) || has_bgrad(k))
         TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like, sizeof(like)));
     if (has_aux(k)) {
         TRI_CUBLAS(set(&k->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &like, sizeof(like)));
@@ -193,7 +215,7 @@ static void select_algorithm(struct tri_kernel *kernel, int v)
 
     k->algo = k->found[v].algo;
     k->workspace_bytes = k->found[v].workspaceSize;
-    bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+    bytes = k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->after_bytes;
     for (int i = 0; i < NMATRICES; i++)
         bytes += k->matrix[i].bytes;
     k->base.scratch_bytes = bytes > 0 ? bytes + TRI_CUDA_ALIGN : 0;
@@ -213,7 +235,7 @@ static tri_status choose(struct matmul_kernel *k, const struct tri_kernel_desc *
                                         d->device->tune ? MAX_VARIANTS : 1, k->found, &k->nfound);
     if (st == CUBLAS_STATUS_NOT_SUPPORTED || (st == CUBLAS_STATUS_SUCCESS && k->nfound == 0))
         return TRI_ERR_UNSUPPORTED;
-    /* How a GELU epilogue is refused (its rules for x, its types) is not documented. */
+    /* How an epilogue is refused (its rules for x, its types) is not documented. */
     if (st == CUBLAS_STATUS_INVALID_VALUE && k->form != FORM_PLAIN && k->after == NULL)
         return TRI_ERR_UNSUPPORTED;
     TRI_CUBLAS(st);
@@ -235,8 +257,26 @@ static tri_status add_gelu(struct matmul_kernel *k, const struct tri_kernel_desc
     gelu.nin = k->form == FORM_GELU ? 1 : 2;
     gelu.nout = 1;
     if (k->form == FORM_GELU && !k->saved)
-        k->x_bytes = tri_round_up((size_t)(k->m * k->n) * tri_dtype_bytes(k->out), TRI_CUDA_ALIGN);
+        k->after_bytes =
+            tri_round_up((size_t)(k->m * k->n) * tri_dtype_bytes(k->out), TRI_CUDA_ALIGN);
     return (k->form == FORM_GELU ? &tri_cuda_gelu : &tri_cuda_gelu_grad)->prepare(&gelu, &k->after);
+}
+
+/* The gradient of the bias as a kernel of its own. */
+static tri_status add_column_sum(struct matmul_kernel *k, const struct tri_kernel_desc *d)
+{
+    struct tri_arg in[] = {d->in[k->bgrad_a ? 0 : 1], d->out[1]};
+    struct tri_kernel_desc sum = *d;
+
+    sum.kind = TRI_OP_COLUMN_SUM;
+    sum.attrs = (struct tri_attrs){0};
+    sum.in = in;
+    sum.nin = k->bgrad_acc ? 2 : 1;
+    sum.out = &d->out[1];
+    sum.nout = 1;
+    TRI_TRY(tri_cuda_column_sum.prepare(&sum, &k->after));
+    k->after_bytes = tri_round_up(k->after->scratch_bytes, TRI_CUDA_ALIGN);
+    return TRI_OK;
 }
 
 /* The form with the most in the library that has an algorithm. */
@@ -246,7 +286,7 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
     tri_status st = choose(k, d, p);
 
     if (st == TRI_ERR_UNSUPPORTED && k->form != FORM_PLAIN) {
-        TRI_TRY(add_gelu(k, d));
+        TRI_TRY(k->form == FORM_BGRAD ? add_column_sum(k, d) : add_gelu(k, d));
         st = choose(k, d, p);
     }
     if (st == TRI_ERR_UNSUPPORTED && k->bias) {
@@ -271,6 +311,18 @@ static tri_status choose_form(struct matmul_kernel *k, const struct tri_kernel_d
     return TRI_OK;
 }
 
+/* Which optional inputs and outputs there are. */
+static void note_arguments(struct matmul_kernel *k, const struct tri_kernel_desc *d)
+{
+    k->bias = (k->form == FORM_PLAIN || k->form == FORM_GELU) && tri_arg_present(d->in, 2, d->nin);
+    k->acc = (k->form == FORM_PLAIN && tri_arg_present(d->in, 3, d->nin)) ||
+             (k->form == FORM_BGRAD && tri_arg_present(d->in, BGRAD_ACC, d->nin));
+    k->saved = k->form == FORM_GELU && tri_arg_present(d->out, 1, d->nout);
+    k->bgrad_a = d->attrs.matmul.bgrad_a;
+    k->bgrad_acc = k->form == FORM_BGRAD && tri_arg_present(d->in, BGRAD_BIAS_ACC, d->nin);
+    k->bgrad_count = k->bgrad_a ? k->m : k->n;
+}
+
 static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_desc *d)
 {
     cublasLtMatmulHeuristicResult_t found[MAX_VARIANTS];
@@ -280,17 +332,18 @@ static tri_status configure(struct matmul_kernel *k, const struct tri_kernel_des
     k->handle = tri_cuda_device(d->device)->cublaslt;
     k->form = d->kind == TRI_OP_MATMUL_GELU        ? FORM_GELU
               : d->kind == TRI_OP_MATMUL_GELU_GRAD ? FORM_GRAD
+              : d->kind == TRI_OP_MATMUL_BGRAD     ? FORM_BGRAD
                                                    : FORM_PLAIN;
     k->m = p.m;
     k->n = p.n;
     k->out = d->out[0].dtype;
-    k->bias = k->form != FORM_GRAD && tri_arg_present(d->in, 2, d->nin);
-    k->acc = k->form == FORM_PLAIN && tri_arg_present(d->in, 3, d->nin);
-    k->saved = k->form == FORM_GELU && tri_arg_present(d->out, 1, d->nout);
+    note_arguments(k, d);
     make_matrices(k, d, &p);
     TRI_TRY(choose_form(k, d, &p));
     if (k->bias && !k->bias_after && !k->plain && tri_dtype_is_half(k->out))
         k->bias_bytes = tri_round_up((size_t)p.n * sizeof(uint16_t), TRI_CUDA_ALIGN);
+    if (has_bgrad(k) && !k->plain && k->bgrad_acc)
+        k->bias_bytes = tri_round_up((size_t)k->bgrad_count * sizeof(float), TRI_CUDA_ALIGN);
     select_algorithm(&k->base, 0);
     if (k->nfound > 1)
         TRI_TRY(tri_cuda_tune(d, &k->base, k->nfound, select_algorithm));
@@ -337,6 +390,11 @@ static tri_status point(const struct matmul_kernel *k, const struct tri_kernel_a
         }
         TRI_CUBLAS(set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
     }
+    if (has_bgrad(k)) {
+        void *db = k->bgrad_acc ? scratch : args->out[1];
+
+        TRI_CUBLAS(set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &db, sizeof(db)));
+    }
     if (has_aux(k)) {
         const void *x = k->form == FORM_GRAD ? args->in[2] : args->out[1];
 
@@ -345,9 +403,26 @@ static tri_status point(const struct matmul_kernel *k, const struct tri_kernel_a
     return TRI_OK;
 }
 
+static unsigned char *after_scratch(const struct matmul_kernel *k, unsigned char *scratch)
+{
+    return scratch + k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN);
+}
+
+static tri_status run_column_sum(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                                 unsigned char *scratch)
+{
+    struct tri_kernel_args sum = {.in = (void *[]){args->in[k->bgrad_a ? 0 : 1],
+                                                   k->bgrad_acc ? args->in[BGRAD_BIAS_ACC] : NULL},
+                                  .out = &args->out[1],
+                                  .scratch = after_scratch(k, scratch),
+                                  .stream = args->stream};
+
+    return k->after->ops->run(k->after, &sum);
+}
+
 /* y: what the product was stored in. */
-static tri_status run_after(const struct matmul_kernel *k, const struct tri_kernel_args *args,
-                            void *y)
+static tri_status run_gelu(const struct matmul_kernel *k, const struct tri_kernel_args *args,
+                           void *y)
 {
     struct tri_kernel_args gelu = {.in = (void *[]){y, k->form == FORM_GRAD ? args->in[2] : NULL},
                                    .out = (void *[]){args->out[0]},
@@ -360,8 +435,7 @@ static tri_status run_after(const struct matmul_kernel *k, const struct tri_kern
 static tri_status copy_in(const struct matmul_kernel *k, const struct tri_kernel_args *args,
                           unsigned char *scratch, void **x)
 {
-    unsigned char *at =
-        scratch + k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN) + k->x_bytes;
+    unsigned char *at = after_scratch(k, scratch) + k->after_bytes;
 
     for (int i = 0; i < NMATRICES; i++) {
         const struct matrix *m = &k->matrix[i];
@@ -391,6 +465,10 @@ static tri_status run_library(const struct matmul_kernel *k, const struct tri_ke
                               &ly, &k->algo, workspace, k->workspace_bytes, args->stream));
     if (k->matrix[Y].bytes > 0)
         TRI_TRY(tri_cuda_repitch(x[Y], k->matrix[Y].ld, y, k->n, k->m, k->n, args->stream));
+    if (has_bgrad(k) && k->bgrad_acc)
+        return tri_cuda_add_rows((const float *)(void *)scratch, 1, k->bgrad_count,
+                                 args->in[BGRAD_BIAS_ACC], args->out[1], k->bgrad_count, NULL,
+                                 args->stream);
     if (k->bias_after)
         return tri_cuda_add_bias(k->out, args->in[2], y, k->m, k->n, args->stream);
     return TRI_OK;
@@ -403,15 +481,16 @@ static tri_status run_matmul(const struct tri_kernel *kernel, const struct tri_k
     void *y = args->out[0];
 
     if (k->after != NULL && k->form == FORM_GELU)
-        y = k->saved ? args->out[1]
-                     : scratch + k->bias_bytes + tri_round_up(k->workspace_bytes, TRI_CUDA_ALIGN);
+        y = k->saved ? args->out[1] : after_scratch(k, scratch);
     if (k->plain)
         TRI_TRY(tri_cuda_product_run(&k->product, args->in[0], args->in[1],
                                      k->bias ? args->in[2] : NULL, k->acc ? y : NULL, y,
                                      args->stream));
     else
         TRI_TRY(run_library(k, args, scratch, y));
-    return k->after != NULL ? run_after(k, args, y) : TRI_OK;
+    if (k->after == NULL)
+        return TRI_OK;
+    return k->form == FORM_BGRAD ? run_column_sum(k, args, scratch) : run_gelu(k, args, y);
 }
 
 const struct tri_kernel_ops tri_kernel_matmul_cublaslt = {.name = "matmul_cublaslt",

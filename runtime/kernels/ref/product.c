@@ -85,6 +85,30 @@ tri_status tri_ref_matmul_gelu_grad(const struct tri_kernel *k, const struct tri
     return TRI_OK;
 }
 
+/* y = op(a) op(b) + acc; db[j] = acc[j] + sum over rows l of x[l][j], x = a or b. */
+tri_status tri_ref_matmul_bgrad(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const float *acc = d->nin > 2 ? args->in[2] : NULL;
+    const float *bias_acc = d->nin > 3 ? args->in[3] : NULL;
+    struct product p = product_of(d, args->in);
+    const float *x = d->attrs.matmul.bgrad_a ? p.a : p.b;
+    int64_t count = d->attrs.matmul.bgrad_a ? p.acols : p.bcols;
+    float *y = args->out[0], *db = args->out[1];
+
+    for (int64_t i = 0; i < p.m; i++)
+        for (int64_t j = 0; j < p.n; j++)
+            y[i * p.n + j] = (float)product_at(&p, i, j, acc ? acc[i * p.n + j] : 0);
+    for (int64_t j = 0; j < count; j++) {
+        double s = bias_acc ? bias_acc[j] : 0;
+
+        for (int64_t l = 0; l < p.depth; l++)
+            s += x[l * count + j];
+        db[j] = (float)s;
+    }
+    return TRI_OK;
+}
+
 /* db[j] = acc[j] + sum over rows i of dy[i][j]. */
 tri_status tri_ref_column_sum(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {

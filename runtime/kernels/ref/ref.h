@@ -48,6 +48,7 @@ double tri_ref_dropout_scale(const struct tri_rng_key *key, uint64_t index, doub
     X(MATMUL, matmul)                                                                              \
     X(MATMUL_GELU, matmul_gelu)                                                                    \
     X(MATMUL_GELU_GRAD, matmul_gelu_grad)                                                          \
+    X(MATMUL_BGRAD, matmul_bgrad)                                                                  \
     X(COLUMN_SUM, column_sum)                                                                      \
     X(ADD, add)                                                                                    \
     X(RELU, relu)                                                                                  \

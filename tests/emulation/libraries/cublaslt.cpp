@@ -38,6 +38,12 @@ struct Desc {
         return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
     }
 
+    /* A bias's gradient, the sum of an operand over the depth. */
+    bool has_bgrad() const
+    {
+        return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    }
+
     bool has_aux() const
     {
         return (epilogue & 128) != 0;
@@ -106,11 +112,14 @@ bool types_supported(const Problem &p)
     return p.d.type == p.a.type || p.d.type == CUDA_R_32F;
 }
 
-/* GELU for 16-bit results. */
+/* GELU for 16-bit results. Gradients of biases unless both sides are odd (our choice: which
+ * the library has is up to it, and both ways must be tried). */
 bool epilogue_supported(const Problem &p)
 {
     if (p.op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.op.epilogue == CUBLASLT_EPILOGUE_BIAS)
         return true;
+    if (p.op.has_bgrad())
+        return p.m % 2 == 0 || p.n % 2 == 0;
     if ((p.op.epilogue &
          ~(CUBLASLT_EPILOGUE_GELU | CUBLASLT_EPILOGUE_DGELU | CUBLASLT_EPILOGUE_BIAS)) != 0 ||
         p.d.type == CUDA_R_32F)
@@ -205,6 +214,22 @@ double apply_epilogue(const Job &j, double x, uint64_t i, uint64_t n)
     return gelu(x);
 }
 
+/* Sums a [k x m], columns together, or op(b) over k into the bias. */
+void sum_operand(const Job &j, const std::vector<float> &a)
+{
+    const Problem &p = j.p;
+    bool of_a = p.op.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    void *to = const_cast<void *>(p.op.bias);
+
+    for (uint64_t i = 0; i < (of_a ? p.m : p.n); i++) {
+        double sum = 0;
+
+        for (uint64_t k = 0; k < p.k; k++)
+            sum += of_a ? a[k * p.m + i] : at(j, p.b, p.op.transb, j.b, k, i);
+        emu::store(type_of(p.d.type), to, static_cast<int64_t>(i), sum);
+    }
+}
+
 void product(Job j)
 {
     const Problem &p = j.p;
@@ -216,6 +241,8 @@ void product(Job j)
     for (uint64_t k = 0; k < p.k; k++)
         for (uint64_t i = 0; i < p.m; i++)
             a[k * p.m + i] = at(j, p.a, p.op.transa, j.a, i, k);
+    if (p.op.has_bgrad())
+        sum_operand(j, a);
     for (uint64_t n = 0; n < p.n; n++) {
         for (uint64_t i = 0; i < p.m; i++)
             sum[i] = 0;
@@ -253,7 +280,7 @@ bool buffers_fit(const Job &j, const Algo &algo)
     for (int i = 0; i < 4; i++)
         if (p[i] == nullptr || !emu::aligned(p[i], algo.align[i]) || !emu::on_device(p[i]))
             return false;
-    if (j.p.op.adds_bias() && !usable(j.p.op.bias))
+    if ((j.p.op.adds_bias() || j.p.op.has_bgrad()) && !usable(j.p.op.bias))
         return false;
     if (j.p.op.has_aux() && !usable(j.p.op.aux))
         return false;

@@ -182,3 +182,78 @@ Test(fuse, a_sum_that_is_read_elsewhere_stays)
     cr_assert_eq(count_kind(g, TRI_OP_ADD), 2);
     tri_graph_destroy(g);
 }
+
+static void fuse_bias_gradients(struct tri_graph *g)
+{
+    cr_assert_eq(tri_pass_fuse_bias_gradients(g), TRI_OK, "%s", tri_error_text());
+    check_graph(g);
+}
+
+Test(fuse, bias_gradients_into_the_running_totals_of_weights)
+{
+    struct tri_grains grains = {.grain = 4, .total = 3, .count = 3};
+    struct tri_graph *g = mlp(), *step;
+    const struct tri_op *first, *second;
+    tri_vid w1, b1;
+
+    cr_assert_eq(tri_pass_autodiff(g), TRI_OK, "%s", tri_error_text());
+    cr_assert_eq(tri_pass_pipeline(g, &grains, false, &step), TRI_OK, "%s", tri_error_text());
+    w1 = sum_of(step, TRI_SUM_GRAD, "w1")->value;
+    b1 = sum_of(step, TRI_SUM_GRAD, "b1")->value;
+    fuse_bias_gradients(step);
+    cr_assert_eq(count_kind(step, TRI_OP_COLUMN_SUM), 0);
+    cr_assert_eq(count_kind(step, TRI_OP_MATMUL_BGRAD), 6);
+    first = nth(step, TRI_OP_MATMUL_BGRAD, 1);
+    second = nth(step, TRI_OP_MATMUL_BGRAD, 3);
+    cr_assert_eq(first->in[2], TRI_NONE);
+    cr_assert_eq(first->in[3], TRI_NONE);
+    cr_assert_eq(second->in[2], first->out[0]);
+    cr_assert_eq(second->in[3], first->out[1]);
+    cr_assert_eq(nth(step, TRI_OP_MATMUL_BGRAD, 5)->out[0], w1);
+    cr_assert_eq(nth(step, TRI_OP_MATMUL_BGRAD, 5)->out[1], b1);
+    tri_graph_destroy(step);
+    tri_graph_destroy(g);
+}
+
+/* dw [5,3] = dy^T x of a transposed weight sums its first operand, dw [3,5] = x^T dy its second. */
+Test(fuse, bias_gradient_of_either_operand)
+{
+    for (int of_a = 0; of_a < 2; of_a++) {
+        struct tri_graph *g = new_graph();
+        tri_vid x = param(g, "x", "4,3"), dy = param(g, "dy", "4,5");
+        struct tri_attrs at = {.matmul = {.ta = true}};
+        tri_vid in[] = {of_a ? dy : x, of_a ? x : dy};
+
+        tri_graph_output(g, tri_graph_op1(g, TRI_OP_MATMUL, "dw", in, 2, &at), "dw");
+        tri_graph_output(g, unary(g, TRI_OP_COLUMN_SUM, "db", dy), "db");
+        fuse_bias_gradients(g);
+        cr_assert_eq(g->nop, 1);
+        cr_assert_eq(g->op[0].attrs.matmul.bgrad_a, of_a == 1);
+        cr_assert_eq(g->op[0].out[1], tri_graph_find(g, "db"));
+        tri_graph_destroy(g);
+    }
+}
+
+/* Nothing sums over the rows of dy in dx = dy w; a product in 16 bits would round the sums; and a
+ * running total must exist before the product. */
+Test(fuse, bias_gradient_that_stays)
+{
+    for (int what = 0; what < 3; what++) {
+        struct tri_graph *g = new_graph();
+        enum tri_dtype t = what == 1 ? TRI_BF16 : TRI_F32;
+        tri_vid x = tri_graph_input(g, "x", t, shape_of("4,3"));
+        tri_vid dy = tri_graph_input(g, "dy", t, shape_of("4,5"));
+        tri_vid w = param(g, "w", "5,3"), acc = param(g, "acc", "5");
+        struct tri_attrs at = {.matmul = {.ta = what > 0}};
+        tri_vid in[] = {what > 0 ? x : dy, what > 0 ? dy : w};
+
+        tri_graph_output(g, tri_graph_op1(g, TRI_OP_MATMUL, "product", in, 2, &at), "y");
+        acc = what == 2 ? unary(g, TRI_OP_GELU, "late", acc) : TRI_NONE;
+        in[0] = dy;
+        in[1] = acc;
+        tri_graph_output(g, tri_graph_op1(g, TRI_OP_COLUMN_SUM, "db", in, 2, NULL), "db");
+        fuse_bias_gradients(g);
+        cr_assert_eq(count_kind(g, TRI_OP_COLUMN_SUM), 1);
+        tri_graph_destroy(g);
+    }
+}

@@ -61,6 +61,8 @@ static const struct infer_case cases[] = {
     {TRI_OP_MATMUL_GELU, "f32[2,3] f32[3,5] f32[4]", NULL, PLAIN},
     {TRI_OP_MATMUL_GELU_GRAD, "f32[6,4] f32[4,5] f32[6,5]", "f32[6,5]", PLAIN},
     {TRI_OP_MATMUL_GELU_GRAD, "f32[6,4] f32[4,5] f32[5,6]", NULL, PLAIN},
+    {TRI_OP_MATMUL_BGRAD, "f32[6,4] f32[4,5] f32[6,5] f32[5]", "f32[6,5] f32[5]", PLAIN},
+    {TRI_OP_MATMUL_BGRAD, "f32[6,4] f32[4,5] - f32[4]", NULL, PLAIN},
     {TRI_OP_COLUMN_SUM, "f32[2,3,4]", "f32[4]", PLAIN},
     {TRI_OP_COLUMN_SUM, "f32[2,4] f32[4]", "f32[4]", PLAIN},
     {TRI_OP_COLUMN_SUM, "f32[2,4] f32[2]", NULL, PLAIN},

@@ -115,6 +115,40 @@ int cases_matmul_gelu_grad(const struct tri_kernel_ops *ops)
     return ran;
 }
 
+int cases_matmul_bgrad(const struct tri_kernel_ops *ops)
+{
+    const int64_t dim[][3] = {{1, 1, 1}, {3, 17, 5}, {64, 33, 300}, {128, 135, 141}};
+    int ran = 0;
+
+    for (int i = 0; i < 4 * 16; i++) {
+        int64_t m = dim[i / 16][0], n = dim[i / 16][1], k = dim[i / 16][2];
+        bool of_a = i & 1, other = i & 2, acc = i & 4, bias_acc = i & 8;
+        struct tri_attrs at = {
+            .matmul = {.ta = of_a || other, .tb = of_a && other, .bgrad_a = of_a}};
+        struct kcase c;
+
+        kcase_init(&c, TRI_OP_MATMUL_BGRAD, &at);
+        kcase_in(&c, TRI_F32, at.matmul.ta ? SHAPE(k, m) : SHAPE(m, k), -1, 1);
+        kcase_in(&c, TRI_F32, at.matmul.tb ? SHAPE(n, k) : SHAPE(k, n), -1, 1);
+        if (acc)
+            kcase_in(&c, TRI_F32, SHAPE(m, n), -1, 1);
+        else
+            kcase_absent(&c);
+        if (bias_acc)
+            kcase_in(&c, TRI_F32, SHAPE(of_a ? m : n), -1, 1);
+        else
+            kcase_absent(&c);
+        kcase_out(&c, TRI_F32, SHAPE(m, n), tol_sum(k + 2), 0);
+        if (acc)
+            kcase_alias(&c, TRI_ALIAS_MUST, 2);
+        kcase_out(&c, TRI_F32, SHAPE(of_a ? m : n), tol_sum(k + 2), 0);
+        if (bias_acc)
+            kcase_alias(&c, TRI_ALIAS_MUST, 3);
+        ran += kcase_run(&c, ops, "matmul_bgrad");
+    }
+    return ran;
+}
+
 int cases_column_sum(const struct tri_kernel_ops *ops)
 {
     const int64_t dim[][2] = {{1, 1}, {5, 7}, {130, 33}, {1000, 64}};

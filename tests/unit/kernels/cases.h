@@ -9,6 +9,7 @@
     X(MATMUL, matmul)                                                                              \
     X(MATMUL_GELU, matmul_gelu)                                                                    \
     X(MATMUL_GELU_GRAD, matmul_gelu_grad)                                                          \
+    X(MATMUL_BGRAD, matmul_bgrad)                                                                  \
     X(COLUMN_SUM, column_sum)                                                                      \
     X(ADD, add)                                                                                    \
     X(RELU, relu)                                                                                  \
