@@ -1,0 +1,201 @@
+"""Trains the same jobs with every compression and every precision and compares accuracy and loss.
+
+accuracy.py [fashion] [gpt] [gpt-sgd] [precision] [--seeds 1,2,3] [--methods none,bf16,...] [--ranks 2]
+            [--keep DIR] [--json FILE]
+
+fashion: Fashion-MNIST accuracy of each compression; gpt, gpt-sgd: loss of each compression under AdamW with clipping and under SGD
+with momentum; precision: loss of a ResNet and a GPT in f32, bf16 and fp16. --keep: the folder of datasets and runs; finished runs in
+it are not repeated. Needs the Debian packages dataset-fashion-mnist and bible-kjv-text.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import environment
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+IMAGES = "/usr/share/datasets/fashion-mnist/"
+METHODS = {"none": {}, "bf16": {}, "fp16": {}, "int8": {}, "onebit": {}, "topk": dict(ratio=0.01), "randk": dict(ratio=0.01),
+           "powersgd": dict(rank=4)}
+SPARSE = ("topk", "randk")
+LAST = 50  # steps whose mean loss counts
+POINTS, PERCENT, ABSOLUTE = 0.5, 2.0, 0.01  # the bounds
+
+# Each job: configuration, and the updates of the warm-up of sparse compression (Deep Gradient Compression, section 3.4).
+FASHION = (dict(run=dict(epochs=5, eval_every=469), model=dict(name="mlp", hidden=[256, 128]), data=dict(path="fashion.h5", batch=128),
+                optimizer=dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=1e-4), schedule=dict(name="linear", warmup=200)), 469)
+GPT = (dict(run=dict(steps=800, eval_every=0), model=dict(name="gpt", layers=2, heads=4, width=128, context=64),
+            data=dict(path="text.h5", batch=16, sequence=64), optimizer=dict(name="adamw", lr=2e-3, weight_decay=0.1),
+            schedule=dict(name="cosine", warmup=50, final=0.1), gradient=dict(clip_norm=1.0)), 200)
+GPT_SGD = ({**{k: v for k, v in GPT[0].items() if k != "gradient"},
+            "run": dict(steps=500, eval_every=0), "optimizer": dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=0)}, 200)
+RESNET = (dict(run=dict(eval_every=0), model=dict(name="resnet", preset="resnet20"), data=dict(path="fashion.h5", batch=32),
+               optimizer=dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=5e-4), schedule=dict(name="linear", warmup=50)), 0)
+
+
+def execute(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+class Jobs:
+    """Runs of one folder."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.program = os.environ.get("TRIREME", os.path.join(HERE, "../build/launch/trireme"))
+        os.environ.update({f"OMPI_{k}": "1" for k in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM",
+                                                      "MCA_rmaps_base_oversubscribe", "MCA_mpi_yield_when_idle")})
+        self.make_data()
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def make_data(self):
+        images, text = self.path("fashion.h5"), self.path("text.h5")
+        if not os.path.exists(images):
+            execute([self.program, "data", "import", "idx", "--train-images", IMAGES + "train-images-idx3-ubyte.gz",
+                     "--train-labels", IMAGES + "train-labels-idx1-ubyte.gz", "--validation-images",
+                     IMAGES + "t10k-images-idx3-ubyte.gz", "--validation-labels", IMAGES + "t10k-labels-idx1-ubyte.gz", "-o", images])
+        if not os.path.exists(text):
+            with open(self.path("bible.txt"), "w") as f:
+                subprocess.run(["bible", "-f", "gen1:1-rev22:21"], stdout=f, check=True)
+            execute([self.program, "data", "import", "text", self.path("bible.txt"), "--tokenizer", "byte", "-o", text])
+
+    def write(self, name, config, **sections):
+        """A configuration file: config, with the sections merged over its own."""
+        whole = {k: {**config.get(k, {}), **sections.get(k, {})} for k in {*config, *sections}}
+        whole["run"].update(dir=self.path(name), threads=1)
+        whole["data"]["path"] = self.path(whole["data"]["path"])
+        file = self.path(name + ".yaml")
+        with open(file, "w") as f:
+            json.dump(whole, f)  # JSON is YAML
+        return file
+
+    def start(self, *arguments):
+        execute(["mpirun", "-n", str(self.args.ranks), "--bind-to", "none", self.program, *arguments])
+
+    def train(self, name, config, **sections):
+        """Lines of metrics.jsonl: (steps, evaluations)."""
+        self.start("train", self.write(name, config, **sections))
+        with open(self.path(name + "/metrics.jsonl")) as f:
+            lines = [json.loads(line) for line in f]
+        return [x for x in lines if "eval" not in x], [x["eval"] for x in lines if "eval" in x]
+
+    def environment(self):
+        file = self.path("environment.json")
+        self.start("bench", "step", self.write("environment", FASHION[0]), "--steps", "2", "--json", file)
+        return environment.read(file)["environment"]
+
+    def compress(self, config, method, warmup):
+        """The gradient section for a method."""
+        how = dict(name=method, level="all", force=True, **METHODS[method])
+        if method in SPARSE:
+            how["warmup"] = warmup
+        return {**config.get("gradient", {}), **({} if method == "none" else {"compress": how})}
+
+
+def last_loss(steps):
+    return statistics.fmean(s["loss"] for s in steps[-LAST:])
+
+
+def verdict(good):
+    return "ok" if good else "MISSED"
+
+
+def compare(jobs, name, job, value):
+    """{method: [value of each seed]}"""
+    config, warmup = job
+    found = {}
+    for method in jobs.args.methods:
+        found[method] = []
+        for seed in jobs.args.seeds:
+            run = jobs.train(f"{name}-{method}-{seed}", config, run=dict(seed=seed), gradient=jobs.compress(config, method, warmup))
+            found[method].append(value(*run))
+    return found
+
+
+def fashion(jobs):
+    found = compare(jobs, "fashion", FASHION, lambda steps, evals: 100 * evals[-1]["accuracy"])
+    print(f"\nFashion-MNIST, seeds {jobs.args.seeds}\n\n| method | accuracy % | of the seeds | points against none | goal |\n|---|---|---|---|---|")
+    for method, values in found.items():
+        off = statistics.fmean(values) - statistics.fmean(found["none"])
+        print(f"| {method} | {statistics.fmean(values):.2f} | {', '.join(f'{v:.2f}' for v in values)} | {off:+.2f} | "
+              f"{verdict(off >= -POINTS)} |", flush=True)
+    return found
+
+
+def losses(jobs, name, job):
+    found = compare(jobs, name, job, lambda steps, evals: last_loss(steps))
+    print(f"\n{name}, {job[0]['optimizer']['name']}, seeds {jobs.args.seeds}\n\n| method | loss | of the seeds | % against none | goal |\n|---|---|---|---|---|")
+    for method, values in found.items():
+        off = 100 * (statistics.fmean(values) / statistics.fmean(found["none"]) - 1)
+        print(f"| {method} | {statistics.fmean(values):.4f} | {', '.join(f'{v:.4f}' for v in values)} | {off:+.2f} | "
+              f"{verdict(off <= PERCENT)} |", flush=True)
+    return found
+
+
+def gpt(jobs):
+    return losses(jobs, "gpt", GPT)
+
+
+def gpt_sgd(jobs):
+    return losses(jobs, "gpt-sgd", GPT_SGD)
+
+
+def precision(jobs):
+    """Seed 1; fp16's scale starts so high that it must fall, and grows every 50 good steps, so that it moves within the run."""
+    print("\n| model | compute | loss | against fp32 | loss scale first, last | changes | skipped | goal |\n|---|---|---|---|---|---|---|---|")
+    found = {}
+    for name, (config, _), steps in (("resnet20", RESNET, 200), ("gpt", GPT, 300)):
+        for compute in ("fp32", "bf16", "fp16"):
+            lines, _ = jobs.train(f"precision-{name}-{compute}", config, run=dict(seed=1, steps=steps), precision=dict(
+                compute=compute, loss_scale=dict(initial=2.0 ** 24, growth_interval=50)))
+            scale = [s["loss_scale"] for s in lines]
+            r = dict(loss=last_loss(lines), scale_first=scale[0], scale_last=scale[-1],
+                     scale_changes=sum(a != b for a, b in zip(scale, scale[1:])), skipped=sum(s["skipped"] for s in lines))
+            found[f"{name}-{compute}"] = r
+            plain = found[f"{name}-fp32"]["loss"]
+            off = r["loss"] - plain
+            good = abs(off) <= max(ABSOLUTE, PERCENT / 100 * plain) and (compute != "fp16" or r["scale_changes"] > 0)
+            print(f"| {name} | {compute} | {r['loss']:.4f} | {off:+.4f} ({100 * off / plain:+.2f} %) | {scale[0]:g}, {scale[-1]:g} | "
+                  f"{r['scale_changes']} | {r['skipped']} | {verdict(good)} |", flush=True)
+    return found
+
+
+TABLES = {"fashion": fashion, "gpt": gpt, "gpt-sgd": gpt_sgd, "precision": precision}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("tables", nargs="*", help="fashion, gpt, gpt-sgd, precision (all)")
+    p.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
+    p.add_argument("--methods", type=lambda s: s.split(","), default=list(METHODS), help="the first must be none")
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--keep", metavar="DIR")
+    p.add_argument("--json", metavar="FILE")
+    args = p.parse_args()
+    if args.methods[0] != "none" or not {*args.methods} <= {*METHODS} or not {*args.tables} <= {*TABLES}:
+        p.error(f"tables are {', '.join(TABLES)}; methods are {', '.join(METHODS)}, none first")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = os.path.abspath(args.keep or temporary)
+        os.makedirs(folder, exist_ok=True)
+        jobs = Jobs(args, folder)
+        where = jobs.environment()
+        print(environment.describe(where))
+        result = dict(benchmark="accuracy", environment=where, seeds=args.seeds)
+        for name in args.tables or TABLES:
+            result[name] = TABLES[name](jobs)
+    if args.json:
+        with open(args.json, "w") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
