@@ -127,7 +127,9 @@ def test_a_rank_that_is_too_late(t):
     late = [dict(rank=1, step=3, where="backward", what="sleep", ms=4000)]
     config = t.config(run=dict(steps=6, eval_every=2), checkpoint={"every": 1, "async": True}, timeouts=dict(collective_s=1),
                       debug=dict(inject=late), gradient=dict(bucket_bytes=64), **mlp(t))
-    r = t.train(config, ranks=2, env=ONE_THREAD).expect(1, "rank 1")
+    # MPI_Abort ends the rank with a checkpoint's thread perhaps not joined yet, which is no fault
+    options = os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"
+    r = t.train(config, ranks=2, env={**ONE_THREAD, "TSAN_OPTIONS": options}).expect(1, "rank 1")
     assert "ThreadSanitizer" not in r.out + r.err, r.err
 
 
