@@ -9,6 +9,7 @@ it are not repeated. Needs the Debian packages dataset-fashion-mnist and bible-k
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -21,11 +22,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 IMAGES = "/usr/share/datasets/fashion-mnist/"
 METHODS = {"none": {}, "bf16": {}, "fp16": {}, "int8": {}, "onebit": {}, "topk": dict(ratio=0.01), "randk": dict(ratio=0.01),
            "powersgd": dict(rank=4)}
-SPARSE = ("topk", "randk")
+WARMUP = dict(topk=1, randk=1, onebit=2)  # parts of the warm-up that a job gives
 LAST = 50  # steps whose mean loss counts
 POINTS, PERCENT, ABSOLUTE = 0.5, 2.0, 0.01  # the bounds
 
-# Each job: configuration, and the updates of the warm-up of sparse compression (Deep Gradient Compression, section 3.4).
+# Each job: configuration, and the updates of a warm-up of compression (Deep Gradient Compression, section 3.4; 1-bit Adam, section 4).
 FASHION = (dict(run=dict(epochs=5, eval_every=469), model=dict(name="mlp", hidden=[256, 128]), data=dict(path="fashion.h5", batch=128),
                 optimizer=dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=1e-4), schedule=dict(name="linear", warmup=200)), 469)
 GPT = (dict(run=dict(steps=800, eval_every=0), model=dict(name="gpt", layers=2, heads=4, width=128, context=64),
@@ -37,8 +38,17 @@ RESNET = (dict(run=dict(eval_every=0), model=dict(name="resnet", preset="resnet2
                optimizer=dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=5e-4), schedule=dict(name="linear", warmup=50)), 0)
 
 
+DIVERGED = "the gradient was not finite in 20 steps in a row"
+
+
+class Diverged(Exception):
+    pass
+
+
 def execute(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode == 1 and DIVERGED in done.stderr:
+        raise Diverged
     if done.returncode:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
 
@@ -95,8 +105,8 @@ class Jobs:
     def compress(self, config, method, warmup):
         """The gradient section for a method."""
         how = dict(name=method, level="all", force=True, **METHODS[method])
-        if method in SPARSE:
-            how["warmup"] = warmup
+        if method in WARMUP:
+            how["warmup"] = WARMUP[method] * warmup
         return {**config.get("gradient", {}), **({} if method == "none" else {"compress": how})}
 
 
@@ -104,19 +114,26 @@ def last_loss(steps):
     return statistics.fmean(s["loss"] for s in steps[-LAST:])
 
 
+def number(value, digits, sign=""):
+    return "diverged" if math.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
 def verdict(good):
     return "ok" if good else "MISSED"
 
 
 def compare(jobs, name, job, value):
-    """{method: [value of each seed]}"""
+    """{method: [value of each seed]}, NaN for a run that diverged"""
     config, warmup = job
     found = {}
     for method in jobs.args.methods:
         found[method] = []
         for seed in jobs.args.seeds:
-            run = jobs.train(f"{name}-{method}-{seed}", config, run=dict(seed=seed), gradient=jobs.compress(config, method, warmup))
-            found[method].append(value(*run))
+            try:
+                run = jobs.train(f"{name}-{method}-{seed}", config, run=dict(seed=seed), gradient=jobs.compress(config, method, warmup))
+                found[method].append(value(*run))
+            except Diverged:
+                found[method].append(math.nan)
     return found
 
 
@@ -125,7 +142,7 @@ def fashion(jobs):
     print(f"\nFashion-MNIST, seeds {jobs.args.seeds}\n\n| method | accuracy % | of the seeds | points against none | goal |\n|---|---|---|---|---|")
     for method, values in found.items():
         off = statistics.fmean(values) - statistics.fmean(found["none"])
-        print(f"| {method} | {statistics.fmean(values):.2f} | {', '.join(f'{v:.2f}' for v in values)} | {off:+.2f} | "
+        print(f"| {method} | {number(statistics.fmean(values), 2)} | {', '.join(number(v, 2) for v in values)} | {number(off, 2, '+')} | "
               f"{verdict(off >= -POINTS)} |", flush=True)
     return found
 
@@ -135,7 +152,7 @@ def losses(jobs, name, job):
     print(f"\n{name}, {job[0]['optimizer']['name']}, seeds {jobs.args.seeds}\n\n| method | loss | of the seeds | % against none | goal |\n|---|---|---|---|---|")
     for method, values in found.items():
         off = 100 * (statistics.fmean(values) / statistics.fmean(found["none"]) - 1)
-        print(f"| {method} | {statistics.fmean(values):.4f} | {', '.join(f'{v:.4f}' for v in values)} | {off:+.2f} | "
+        print(f"| {method} | {number(statistics.fmean(values), 4)} | {', '.join(number(v, 4) for v in values)} | {number(off, 2, '+')} | "
               f"{verdict(off <= PERCENT)} |", flush=True)
     return found
 
