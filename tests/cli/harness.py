@@ -69,6 +69,11 @@ class Result:
         return self
 
 
+def preloaded(library):
+    """The environment that loads a library before all others; the address sanitizer would insist on being the first."""
+    return {"LD_PRELOAD": library, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
 class Case:
     """One test: a fresh folder and helpers that work in it."""
 
@@ -129,7 +134,7 @@ class Case:
                               capture_output=True, text=True)
         if made.returncode != 0:
             raise Skip(f"no C compiler for a preloaded library: {made.stderr.strip()}")
-        return {"LD_PRELOAD": self.path(name + ".so")}
+        return preloaded(self.path(name + ".so"))
 
     def train(self, config, *args, ranks=1, **kw):
         return self.run("train", config, *args, ranks=ranks, **kw)

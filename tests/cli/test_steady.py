@@ -7,7 +7,7 @@ import sys
 
 LIBRARY = os.path.abspath(sys.argv.pop(2))
 
-from harness import run_tests  # noqa: E402  (it reads the arguments)
+from harness import preloaded, run_tests  # noqa: E402  (it reads the arguments)
 
 FROM, TO = 5, 15
 
@@ -16,7 +16,7 @@ def counted(t, config, ranks):
     """Runs training and returns the places that called something in the window."""
     path = t.path("calls")  # of the rank that ends last
     t.train(config, "run.steps=20", "run.eval_every=0", ranks=ranks, timeout=100, env=dict(
-        LD_PRELOAD=LIBRARY, COUNT_FROM=str(FROM), COUNT_TO=str(TO), COUNT_FILE=path)).expect(0)
+        preloaded(LIBRARY), COUNT_FROM=str(FROM), COUNT_TO=str(TO), COUNT_FILE=path)).expect(0)
     with open(path) as f:
         lines = f.read().splitlines()
     assert lines[0] == "steps 20", lines[0]
