@@ -17,6 +17,7 @@
 #define ROW_MAX   512  /* most threads of a row */
 #define SUM_BLOCK 4096 /* elements of MSE that a block adds up */
 #define THREADS   256
+#define STATIC    2048 /* bytes of shared memory that are not the row's, and more */
 
 /* What a row leaves for the statistics. */
 struct row_stats {
@@ -256,6 +257,7 @@ static size_t row_bytes(const struct cuda_kernel *k)
     return (size_t)k->cols * tri_dtype_bytes(k->from) + 32;
 }
 
+/* The limit belongs to the kernel, which rows of several lengths share. */
 template <class T> static tri_status allow_row(size_t bytes)
 {
     TRI_CUDA(cudaFuncSetAttribute((const void *)softmax_xent<T>,
@@ -273,9 +275,9 @@ static tri_status prepare_xent(const struct tri_kernel_desc *d, const struct tri
     TRI_TRY(tri_cuda_kernel_create(d, ops, 0, &k));
     k->base.scratch_bytes = (size_t)k->rows * sizeof(struct row_stats);
     k->dim[0] = tri_arg_present(d->in, scale_in, d->nin) ? scale_in : -1;
-    if (staged && row_bytes(k) + 2048 <= k->shared_bytes) {
+    if (staged && row_bytes(k) + STATIC <= k->shared_bytes) {
         k->dim[1] = (int64_t)row_bytes(k);
-        st = TRI_CALL_FLOAT(k->from, allow_row, row_bytes(k));
+        st = TRI_CALL_FLOAT(k->from, allow_row, k->shared_bytes - STATIC);
     }
     if (st != TRI_OK)
         tri_cuda_kernel_destroy(&k->base);

@@ -43,9 +43,7 @@ size_t shared_limit(const void *kernel)
     emu::Guard g(emu::program);
     auto found = shared_limits.find(kernel);
 
-    return found == shared_limits.end()
-               ? SHARED_PLAIN
-               : std::max(SHARED_PLAIN, static_cast<size_t>(found->second));
+    return found == shared_limits.end() ? SHARED_PLAIN : static_cast<size_t>(found->second);
 }
 
 } // namespace
@@ -300,6 +298,10 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
         return cudaSuccess;
     if (value < 0 || static_cast<size_t>(value) > SHARED_OPT_IN)
         return emu::error(cudaErrorInvalidValue);
+    /* Allowed, but whoever set the limit before has lost it. */
+    if (shared_limits.count(func) != 0 && shared_limits[func] > value)
+        emu::fail("kernel %s: its limit of dynamic shared memory sinks from %d to %d bytes",
+                  emu::symbol(func).c_str(), shared_limits[func], value);
     shared_limits[func] = value;
     return cudaSuccess;
 }
