@@ -6,9 +6,8 @@
  * of the limit is that of the roofline model: the longer of its operations over a square product
  * and its bytes over a triad, as part of the time measured. */
 #include "launch/bench.h"
+#include "launch/bench_subjects.h"
 
-#include "launch/compile.h"
-#include "launch/config.h"
 #include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
@@ -18,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 64, MIN_RUNS = 3, MAX_RUNS = 200, PROGRAMS = 3, INDEX_MODULUS = 997 };
+enum { MAX_ARGS = 64, MIN_RUNS = 3, MAX_RUNS = 200, INDEX_MODULUS = 997 };
 static const int64_t MEASURE_NS = 60000000; /* of each kernel, warm-up not counted */
 
 struct bench {
@@ -31,53 +30,6 @@ struct bench {
     int lines;
     bool seen[TRI_OP_COUNT];
 };
-
-/* A model whose shapes are measured. */
-struct subject {
-    const char *name, *yaml;
-    struct tri_data_shape data;
-    bool generates;
-};
-
-/* What a processor steps through in f32, and what keeps a device busy in bf16. */
-#define GPT(batch, tail)                                                                           \
-    "{model: {name: gpt, preset: 124M, dropout: 0.1}, optimizer: {name: adamw}, "                  \
-    "data: {path: none, batch: " batch "}, run: {steps: 1}" tail "}"
-#define RESNET(batch, tail)                                                                        \
-    "{model: {name: resnet, preset: resnet50}, optimizer: {name: sgd, momentum: 0.9}, "            \
-    "data: {path: none, batch: " batch "}, run: {steps: 1}" tail "}"
-#define BF16 ", precision: {compute: bf16}"
-
-static const struct subject subjects[] = {
-    {.name = "gpt2-124m",
-     .yaml = GPT("2", ""),
-     .data = {.task = TRI_TASK_LANGUAGE, .grain = 2, .sequence = 256, .vocab = 50257},
-     .generates = true},
-    {.name = "resnet-50",
-     .yaml = RESNET("8", ""),
-     .data = {.task = TRI_TASK_CLASSES,
-              .grain = 8,
-              .classes = 1000,
-              .x = {.ndim = 3, .dim = {224, 224, 3}}}},
-    {.name = "mlp",
-     .yaml = "{model: {name: mlp, hidden: [1024, 1024]}, optimizer: {name: sgd, momentum: 0.9}, "
-             "data: {path: none, batch: 512}, run: {steps: 1}}",
-     .data = {.task = TRI_TASK_CLASSES,
-              .grain = 512,
-              .classes = 1000,
-              .x = {.ndim = 3, .dim = {28, 28, 1}}}}};
-
-static const struct subject device_subjects[] = {
-    {.name = "gpt2-124m",
-     .yaml = GPT("32", BF16),
-     .data = {.task = TRI_TASK_LANGUAGE, .grain = 32, .sequence = 1024, .vocab = 50257},
-     .generates = true},
-    {.name = "resnet-50",
-     .yaml = RESNET("256", BF16),
-     .data = {.task = TRI_TASK_CLASSES,
-              .grain = 256,
-              .classes = 1000,
-              .x = {.ndim = 3, .dim = {224, 224, 3}}}}};
 
 static float near_one(int64_t i)
 {
@@ -108,7 +60,7 @@ static void fill(void *buf, const struct tri_value *v, int64_t single)
 
 /* What the integer argument of an op says: the last place of a cache, or that all samples of the
  * grain are real. */
-static int64_t single_integer(const struct subject *s, const struct tri_graph *g,
+static int64_t single_integer(const struct tri_bench_subject *s, const struct tri_graph *g,
                               const struct tri_op *op)
 {
     return op->kind == TRI_OP_ATTENTION_CACHED ? g->value[op->in[1]].shape.dim[1] - 1
@@ -136,7 +88,7 @@ static tri_status make_value(struct tri_device *d, const struct tri_value *v, in
 }
 
 /* Memory of each argument; an output that must lie in an input's memory shares it. */
-static tri_status make_args(struct tri_device *d, const struct subject *s,
+static tri_status make_args(struct tri_device *d, const struct tri_bench_subject *s,
                             const struct tri_graph *g, const struct tri_op *op,
                             void *memory[MAX_ARGS], void *arg[MAX_ARGS])
 {
@@ -205,8 +157,9 @@ static void count_work(const struct tri_program *p, const struct tri_instr *in, 
         *bytes = 3 * (double)tri_value_bytes(&g->value[op->in[1]]);
 }
 
-static void print_line(struct bench *b, const struct subject *s, const struct tri_program *p,
-                       const struct tri_instr *in, double best_s, double median_s)
+static void print_line(struct bench *b, const struct tri_bench_subject *s,
+                       const struct tri_program *p, const struct tri_instr *in, double best_s,
+                       double median_s)
 {
     const struct tri_op *op = &p->graph->op[in->op];
     const char *kernel = p->kernel[in->kernel]->ops->name;
@@ -230,7 +183,7 @@ static void print_line(struct bench *b, const struct subject *s, const struct tr
     tri_text_finish(&shapes);
 }
 
-static tri_status measure_instr(struct bench *b, const struct subject *s,
+static tri_status measure_instr(struct bench *b, const struct tri_bench_subject *s,
                                 const struct tri_program *p, const struct tri_instr *in)
 {
     const struct tri_op *op = &p->graph->op[in->op];
@@ -295,7 +248,7 @@ static bool repeats(const struct tri_program *p, int i)
 
 /* The first instruction of each kind of work; ops that an earlier program had are left out of
  * `others`. */
-static tri_status measure_program(struct bench *b, const struct subject *s,
+static tri_status measure_program(struct bench *b, const struct tri_bench_subject *s,
                                   const struct tri_program *p, bool others)
 {
     bool before[TRI_OP_COUNT];
@@ -316,50 +269,16 @@ static tri_status measure_program(struct bench *b, const struct subject *s,
     return st;
 }
 
-/* The programs of a model: training, evaluation, and one new position of generation. */
-static tri_status compile(const struct bench *b, const struct subject *s,
-                          const struct tri_config *cfg, struct tri_layout *layout,
-                          struct tri_program *program[PROGRAMS])
+static tri_status measure_subject(struct bench *b, const struct tri_bench_subject *s)
 {
-    struct tri_model_dims dims;
-    struct tri_group_rules groups = tri_group_rules_make(&cfg->optimizer);
-    struct tri_compile_spec spec = {.dims = &dims,
-                                    .data = &s->data,
-                                    .mesh = tri_mesh_data(1, 0),
-                                    .threads = b->threads,
-                                    .device = b->device,
-                                    .groups = &groups,
-                                    .exchange = {.bucket_bytes = 1 << 20}};
+    struct tri_bench_programs p;
+    tri_status st = TRI_OK;
 
-    TRI_TRY(tri_model_resolve(&cfg->model, &s->data, &dims));
-    TRI_TRY(tri_grains_make(&spec.mesh, s->data.grain, s->data.grain, false, &spec.grains));
-    spec.update = tri_update_spec_make(&cfg->optimizer, &cfg->schedule, 1, 1);
-    spec.precision = tri_precision_spec_make(&cfg->precision, spec.grains.total);
-    TRI_TRY(tri_compile_train(&spec, layout, NULL, &program[0]));
-    TRI_TRY(tri_compile_eval(&spec, layout, &program[1]));
-    return s->generates ? tri_compile_generate(&spec, 1, layout, &program[2]) : TRI_OK;
-}
-
-static tri_status measure_subject(struct bench *b, const struct subject *s)
-{
-    struct tri_program *program[PROGRAMS] = {NULL};
-    struct tri_layout *layout = NULL;
-    struct tri_config *cfg = NULL;
-    tri_status st;
-
-    TRI_TRY(tri_config_load_text(s->name, s->yaml, NULL, 0, &cfg));
-    st = tri_config_check(cfg);
-    if (st == TRI_OK)
-        st = tri_layout_create(&layout);
-    if (st == TRI_OK)
-        st = compile(b, s, cfg, layout, program);
-    for (int i = 0; st == TRI_OK && i < PROGRAMS; i++)
-        if (program[i] != NULL)
-            st = measure_program(b, s, program[i], i > 0);
-    for (int i = 0; i < PROGRAMS; i++)
-        tri_program_destroy(program[i]);
-    tri_layout_destroy(layout);
-    tri_config_destroy(cfg);
+    TRI_TRY(tri_bench_compile(s, b->device, b->threads, &p));
+    for (int i = 0; st == TRI_OK && i < TRI_BENCH_PROGRAMS; i++)
+        if (p.program[i] != NULL)
+            st = measure_program(b, s, p.program[i], i > 0);
+    tri_bench_release(&p);
     return st;
 }
 
@@ -394,9 +313,8 @@ static tri_status measure_limits(struct bench *b)
 
 static tri_status run_all(struct bench *b, const char *json)
 {
-    const struct subject *s = b->device->host ? subjects : device_subjects;
-    size_t n = b->device->host ? sizeof(subjects) / sizeof(subjects[0])
-                               : sizeof(device_subjects) / sizeof(device_subjects[0]);
+    int n;
+    const struct tri_bench_subject *s = tri_bench_subjects(b->device->host, &n);
     tri_status st = TRI_OK;
 
     omp_set_num_threads(b->threads);
@@ -409,7 +327,7 @@ static tri_status run_all(struct bench *b, const char *json)
     tri_text_printf(
         &b->json, ", \"product_flops_per_s\": %.4g, \"%s_bytes_per_s\": %.4g, \"lines\": [",
         b->limits.flops_per_s, b->device->host ? "triad" : "copy", b->limits.bytes_per_s);
-    for (size_t i = 0; st == TRI_OK && i < n; i++)
+    for (int i = 0; st == TRI_OK && i < n; i++)
         st = measure_subject(b, &s[i]);
     TRI_TRY(st);
     if (b->op == NULL)
