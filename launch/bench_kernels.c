@@ -17,18 +17,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 64, MIN_RUNS = 3, MAX_RUNS = 200, INDEX_MODULUS = 997 };
+enum {
+    MAX_ARGS = 64,
+    MIN_RUNS = 3,
+    MAX_RUNS = 200,
+    INDEX_MODULUS = 997,             /* contents repeat after so many elements */
+    BLOCK_COUNT = 16 * INDEX_MODULUS /* elements that the host makes */
+};
 static const int64_t MEASURE_NS = 60000000; /* of each kernel, warm-up not counted */
 
 struct bench {
-    const char *op; /* NULL: all */
+    const char *op; /* names, separated by commas; NULL: all */
     int threads;
+    bool tiny; /* models of a few rows */
     struct tri_device *device;
     void *stream; /* of the device */
     struct tri_bench_limits limits;
     struct tri_text json;
     int lines;
-    bool seen[TRI_OP_COUNT];
+    bool seen[TRI_OP_COUNT], measured[TRI_OP_COUNT];
 };
 
 static float near_one(int64_t i)
@@ -36,24 +43,22 @@ static float near_one(int64_t i)
     return 0.5f + (float)(i % INDEX_MODULUS) / INDEX_MODULUS;
 }
 
-/* Floats near one, 64-bit counters zero, and small positive integers: ids, classes. A single
- * integer is `single`. */
-static void fill(void *buf, const struct tri_value *v, int64_t single)
+/* n elements: floats near one, 64-bit counters zero, and small positive integers: ids, classes. A
+ * single integer is `single`. */
+static void fill(void *buf, enum tri_dtype dtype, int64_t n, int64_t single)
 {
-    int64_t n = tri_shape_count(&v->shape);
-
-    memset(buf, v->dtype == TRI_U8 ? 1 : 0, tri_value_bytes(v));
-    if (v->dtype == TRI_F32)
+    memset(buf, dtype == TRI_U8 ? 1 : 0, (size_t)n * tri_dtype_bytes(dtype));
+    if (dtype == TRI_F32)
         for (int64_t i = 0; i < n; i++)
             ((float *)buf)[i] = near_one(i);
-    if (tri_dtype_is_half(v->dtype))
+    if (tri_dtype_is_half(dtype))
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)buf)[i] = v->dtype == TRI_BF16 ? tri_bf16_from_f32(near_one(i))
-                                                        : tri_f16_from_f32(near_one(i));
-    if (v->dtype == TRI_F64)
+            ((uint16_t *)buf)[i] =
+                dtype == TRI_BF16 ? tri_bf16_from_f32(near_one(i)) : tri_f16_from_f32(near_one(i));
+    if (dtype == TRI_F64)
         for (int64_t i = 0; i < n; i++)
             ((double *)buf)[i] = 1;
-    if (v->dtype == TRI_I32)
+    if (dtype == TRI_I32)
         for (int64_t i = 0; i < n; i++)
             ((int32_t *)buf)[i] = (int32_t)(n == 1 ? single : (i * 31) % INDEX_MODULUS);
 }
@@ -67,28 +72,46 @@ static int64_t single_integer(const struct tri_bench_subject *s, const struct tr
                                                : s->data.grain;
 }
 
-/* Memory of the device with the contents of a value. */
-static tri_status make_value(struct tri_device *d, const struct tri_value *v, int64_t single,
+/* Repeats the first `done` of the bytes behind themselves until all are there. */
+static tri_status repeat_block(const struct bench *b, char *memory, size_t done, size_t bytes)
+{
+    struct tri_device *d = b->device;
+
+    while (done < bytes) {
+        size_t n = done < bytes - done ? done : bytes - done;
+
+        TRI_TRY(d->ops->copy(d, memory + done, memory, n, b->stream));
+        done += n;
+    }
+    return d->ops->stream_sync(d, b->stream);
+}
+
+/* Memory of the device with the contents of a value. The host makes the first block only: gigabytes
+ * out of it would take longer than the kernels. */
+static tri_status make_value(const struct bench *b, const struct tri_value *v, int64_t single,
                              void **out)
 {
-    size_t bytes = tri_value_bytes(v);
+    struct tri_device *d = b->device;
+    int64_t n = tri_shape_count(&v->shape);
+    int64_t first = n < BLOCK_COUNT ? n : BLOCK_COUNT;
+    size_t bytes = (size_t)first * tri_dtype_bytes(v->dtype);
     void *contents = tri_alloc_aligned(bytes, "benchmark");
     tri_status st;
 
     if (contents == NULL)
         return tri_fail(TRI_ERR_NOMEM, "bench: cannot allocate %zu bytes", bytes);
-    fill(contents, v, single);
-    st = d->ops->alloc(d, bytes, out);
+    fill(contents, v->dtype, first, single);
+    st = d->ops->alloc(d, tri_value_bytes(v), out);
     if (st == TRI_OK)
-        st = d->ops->copy(d, *out, contents, bytes, NULL);
+        st = d->ops->copy(d, *out, contents, bytes, b->stream);
     if (st == TRI_OK)
-        st = d->ops->stream_sync(d, NULL);
+        st = repeat_block(b, *out, bytes, tri_value_bytes(v));
     tri_free(contents);
     return st;
 }
 
 /* Memory of each argument; an output that must lie in an input's memory shares it. */
-static tri_status make_args(struct tri_device *d, const struct tri_bench_subject *s,
+static tri_status make_args(const struct bench *b, const struct tri_bench_subject *s,
                             const struct tri_graph *g, const struct tri_op *op,
                             void *memory[MAX_ARGS], void *arg[MAX_ARGS])
 {
@@ -103,7 +126,7 @@ static tri_status make_args(struct tri_device *d, const struct tri_bench_subject
             arg[k] = arg[input];
             continue;
         }
-        TRI_TRY(make_value(d, &g->value[v], single_integer(s, g, op), &memory[k]));
+        TRI_TRY(make_value(b, &g->value[v], single_integer(s, g, op), &memory[k]));
         arg[k] = memory[k];
     }
     return TRI_OK;
@@ -164,22 +187,26 @@ static void print_line(struct bench *b, const struct tri_bench_subject *s,
     const struct tri_op *op = &p->graph->op[in->op];
     const char *kernel = p->kernel[in->kernel]->ops->name;
     struct tri_text shapes = {0};
-    double flops, bytes, share;
+    double flops, bytes, products_s, memory_s, share;
+    const char *bound;
 
     count_work(p, in, &flops, &bytes);
-    share = fmax(flops / b->limits.flops_per_s, bytes / b->limits.bytes_per_s) / best_s;
+    products_s = flops / b->limits.flops_per_s;
+    memory_s = bytes / b->limits.bytes_per_s;
+    bound = products_s > memory_s ? "products" : "memory";
+    share = fmax(products_s, memory_s) / best_s;
     describe(p->graph, op, &shapes);
-    printf("%-10s %-19s %-22s %-30s %10.1f %8.1f %7.1f %6.1f\n", s->name, tri_op_name(op->kind),
+    printf("%-10s %-19s %-22s %-30s %10.1f %8.1f %7.1f %6.1f %s\n", s->name, tri_op_name(op->kind),
            kernel, shapes.data != NULL ? shapes.data : "", best_s * 1e6, flops / best_s * 1e-9,
-           bytes / best_s * 1e-9, 100 * share);
+           bytes / best_s * 1e-9, 100 * share, bound);
     (void)fflush(stdout);
     tri_text_printf(&b->json,
                     "%s\n  {\"model\": \"%s\", \"op\": \"%s\", \"kernel\": \"%s\", \"shapes\": "
                     "\"%s\", \"best_us\": %.3f, \"median_us\": %.3f, \"flops\": %.0f, \"bytes\": "
-                    "%.0f, \"of_limit\": %.4f}",
+                    "%.0f, \"bound\": \"%s\", \"of_limit\": %.4f}",
                     b->lines++ > 0 ? "," : "", s->name, tri_op_name(op->kind), kernel,
                     shapes.data != NULL ? shapes.data : "", best_s * 1e6, median_s * 1e6, flops,
-                    bytes, share);
+                    bytes, bound, share);
     tri_text_finish(&shapes);
 }
 
@@ -196,7 +223,7 @@ static tri_status measure_instr(struct bench *b, const struct tri_bench_subject 
 
     if (op->nin + op->nout > MAX_ARGS)
         return TRI_OK; /* bookkeeping over lists of values: microseconds */
-    TRI_TRY_GOTO(st, make_args(d, s, p->graph, op, memory, arg), free_all);
+    TRI_TRY_GOTO(st, make_args(b, s, p->graph, op, memory, arg), free_all);
     TRI_TRY_GOTO(st, d->ops->alloc(d, k->scratch_bytes + TRI_ALIGN_BYTES, &scratch), free_all);
     args.scratch = scratch;
     st = d->host ? time_on_cpu(k, &args, &best, &median)
@@ -246,6 +273,23 @@ static bool repeats(const struct tri_program *p, int i)
     return false;
 }
 
+/* Whether a name is in a list, whose parts are separated by commas; NULL: every name is. */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p != NULL; p++) {
+        size_t part = strcspn(p, ",");
+
+        if (part == n && strncmp(p, name, n) == 0)
+            return true;
+        p += part;
+        if (*p == '\0')
+            return false;
+    }
+    return true;
+}
+
 /* The first instruction of each kind of work; ops that an earlier program had are left out of
  * `others`. */
 static tri_status measure_program(struct bench *b, const struct tri_bench_subject *s,
@@ -262,9 +306,10 @@ static tri_status measure_program(struct bench *b, const struct tri_bench_subjec
         if (in->kernel == TRI_NONE || (others && before[kind]) || repeats(p, i))
             continue;
         b->seen[kind] = true;
-        if (b->device->kernels[kind] != NULL &&
-            (b->op == NULL || strcmp(b->op, tri_op_name(kind)) == 0))
-            st = measure_instr(b, s, p, in);
+        if (b->device->kernels[kind] == NULL || !listed(b->op, tri_op_name(kind)))
+            continue;
+        b->measured[kind] = true;
+        st = measure_instr(b, s, p, in);
     }
     return st;
 }
@@ -296,6 +341,32 @@ static void print_rest(const struct bench *b)
         printf("\n");
 }
 
+/* Whether the first n characters of `name` are a kernel that was measured. */
+static bool was_measured(const struct bench *b, const char *name, size_t n)
+{
+    for (int k = 0; k < TRI_OP_COUNT; k++) {
+        const char *op = tri_op_name((enum tri_op_kind)k);
+
+        if (b->measured[k] && strlen(op) == n && strncmp(op, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each name of --op was measured. */
+static tri_status check_names(const struct bench *b)
+{
+    for (const char *p = b->op;; p++) {
+        size_t part = strcspn(p, ",");
+
+        if (!was_measured(b, p, part))
+            return tri_fail(TRI_ERR_USAGE, "--op: these models run no kernel '%.*s'", (int)part, p);
+        p += part;
+        if (*p == '\0')
+            return TRI_OK;
+    }
+}
+
 static tri_status measure_limits(struct bench *b)
 {
     const struct tri_measured m = {.device = b->device, .threads = b->threads, .compute = TRI_BF16};
@@ -314,13 +385,13 @@ static tri_status measure_limits(struct bench *b)
 static tri_status run_all(struct bench *b, const char *json)
 {
     int n;
-    const struct tri_bench_subject *s = tri_bench_subjects(b->device->host, &n);
+    const struct tri_bench_subject *s = tri_bench_subjects(b->device->host, b->tiny, &n);
     tri_status st = TRI_OK;
 
     omp_set_num_threads(b->threads);
     TRI_TRY(measure_limits(b));
-    printf("%-10s %-19s %-22s %-30s %10s %8s %7s %6s\n", "model", "op", "kernel", "shapes",
-           "time us", "GFLOP/s", "GB/s", "limit%");
+    printf("%-10s %-19s %-22s %-30s %10s %8s %7s %6s %s\n", "model", "op", "kernel", "shapes",
+           "time us", "GFLOP/s", "GB/s", "limit%", "by");
     tri_bench_begin(&b->json, "kernels", &(struct tri_bench_setting){.threads = b->threads});
     tri_text_printf(&b->json, ",\n \"device\": ");
     tri_text_json_string(&b->json, b->device->name);
@@ -332,8 +403,8 @@ static tri_status run_all(struct bench *b, const char *json)
     TRI_TRY(st);
     if (b->op == NULL)
         print_rest(b);
-    else if (b->lines == 0)
-        return tri_fail(TRI_ERR_USAGE, "--op: these models run no kernel '%s'", b->op);
+    else
+        TRI_TRY(check_names(b));
     tri_text_printf(&b->json, "]}\n");
     return tri_bench_write(NULL, json, &b->json);
 }
@@ -376,11 +447,14 @@ static tri_status choose_threads(const char *text, int *out)
 static int run_kernels(const struct tri_command *self, int argc, char **argv)
 {
     struct bench b = {0};
-    const char *threads = NULL, *json = NULL, *device = NULL;
-    const struct tri_flag flags[] = {
-        {"op", &b.op}, {"threads", &threads}, {"json", &json}, {"device", &device}};
+    const char *threads = NULL, *json = NULL, *device = NULL, *size = "full";
+    const struct tri_flag flags[] = {{"op", &b.op},
+                                     {"threads", &threads},
+                                     {"json", &json},
+                                     {"device", &device},
+                                     {"size", &size}};
     struct tri_arguments a;
-    tri_status st = tri_arguments_parse(argc, argv, flags, 4, 0, &a);
+    tri_status st = tri_arguments_parse(argc, argv, flags, 5, 0, &a);
 
     if (st == TRI_OK && a.help) {
         printf("%s", self->help);
@@ -389,6 +463,9 @@ static int run_kernels(const struct tri_command *self, int argc, char **argv)
     }
     if (st == TRI_OK && a.npairs > 0)
         st = tri_fail(TRI_ERR_USAGE, "bench kernels: '%s' is no option", a.pair[0]);
+    b.tiny = strcmp(size, "tiny") == 0;
+    if (st == TRI_OK && !b.tiny && strcmp(size, "full") != 0)
+        st = tri_fail(TRI_ERR_USAGE, "--size: '%s' is neither full nor tiny", size);
     if (st == TRI_OK)
         st = choose_threads(threads, &b.threads);
     if (st == TRI_OK)
@@ -401,15 +478,17 @@ static int run_kernels(const struct tri_command *self, int argc, char **argv)
 const struct tri_command tri_bench_kernels = {
     .name = "kernels",
     .help =
-        "usage: trireme bench kernels [--op NAME] [--threads N] [--device cpu|cuda] [--json "
-        "FILE]\n\n"
+        "usage: trireme bench kernels [--op NAME,NAME] [--threads N] [--device cpu|cuda] "
+        "[--size full|tiny] [--json FILE]\n\n"
         "Times every kernel of the CPU table over the shapes that GPT-2 124M (2 sequences of "
         "256), ResNet-50 (8 images of\n"
         "224 x 224) and an mlp need, each once a signature: best time, GFLOP/s, GB/s of inputs and "
         "outputs, and the share of the\n"
-        "limit (square product or triad of the same run, whichever allows less; above 100 % "
-        "where the caches hold the data).\n--op: one kind, as `matmul`. --device cuda: the CUDA "
-        "table on the first device, in bf16, with 32 sequences of 1024 and\n256 images; the limit "
-        "is then a square product of bf16 or a copy there.\n",
+        "limit (square product or triad of the same run, whichever allows less, which is named "
+        "last: products or memory; above\n100 % where the caches hold the data).\n"
+        "--op: kinds, as `matmul,layernorm`. --device cuda: the CUDA table on the first device, in "
+        "bf16, with 32 sequences of 1024\nand 256 images; the limit is then a square product of "
+        "bf16 or a copy there. --size tiny: models of a few rows in bf16,\nto try the command "
+        "out.\n",
     .run = run_kernels,
 };

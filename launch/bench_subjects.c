@@ -41,8 +41,24 @@ static const struct tri_bench_subject device_subjects[] = {
               .classes = 1000,
               .x = {.ndim = 3, .dim = {224, 224, 3}}}}};
 
-const struct tri_bench_subject *tri_bench_subjects(bool host, int *n)
+static const struct tri_bench_subject tiny_subjects[] = {
+    {.name = "gpt-tiny",
+     .yaml = "{model: {name: gpt, preset: tiny, dropout: 0.1}, optimizer: {name: adamw}, "
+             "data: {path: none, batch: 2}, run: {steps: 1}" BF16 "}",
+     .data = {.task = TRI_TASK_LANGUAGE, .grain = 2, .sequence = 16, .vocab = 256},
+     .generates = true},
+    {.name = "resnet-20",
+     .yaml = "{model: {name: resnet, preset: resnet20}, optimizer: {name: sgd, momentum: 0.9}, "
+             "data: {path: none, batch: 2}, run: {steps: 1}" BF16 "}",
+     .data = {
+         .task = TRI_TASK_CLASSES, .grain = 2, .classes = 10, .x = {.ndim = 3, .dim = {8, 8, 3}}}}};
+
+const struct tri_bench_subject *tri_bench_subjects(bool host, bool tiny, int *n)
 {
+    if (tiny) {
+        *n = (int)(sizeof(tiny_subjects) / sizeof(tiny_subjects[0]));
+        return tiny_subjects;
+    }
     if (!host) {
         *n = (int)(sizeof(device_subjects) / sizeof(device_subjects[0]));
         return device_subjects;

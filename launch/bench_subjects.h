@@ -11,8 +11,8 @@ struct tri_bench_subject {
     bool generates;
 };
 
-/* Those of the CPU, or of a device. Local. */
-const struct tri_bench_subject *tri_bench_subjects(bool host, int *n);
+/* Those of the CPU, or of a device; tiny: of a few rows, for either. Local. */
+const struct tri_bench_subject *tri_bench_subjects(bool host, bool tiny, int *n);
 
 /* Training, evaluation, and one new position of generation where the model can. */
 enum { TRI_BENCH_PROGRAMS = 3 };

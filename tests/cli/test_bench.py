@@ -5,7 +5,7 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
-from harness import close, run_tests
+from harness import DEVICE, close, run_tests
 
 
 def result(t, name="out.json"):
@@ -112,6 +112,22 @@ def test_kernels_of_one_kind(t):
     assert lines and all(line["op"] == "layernorm" and 0 < line["of_limit"] < 50 for line in lines), lines
 
 
+def test_kernels_of_several_kinds_of_tiny_models(t):
+    """The lines of the CPU and of a device, where there is one; the share is that of the limit that is named."""
+    for device in ["cpu"] + ["cuda"] * (DEVICE == "cuda"):
+        t.run("bench", "kernels", "--op", "layernorm,matmul,adamw", "--size", "tiny", "--threads", 1, "--device", device,
+              "--json", "out.json").expect(0, "by")
+        r = result(t)
+        assert {line["op"] for line in r["lines"]} == {"layernorm", "matmul", "adamw"}, r
+        memory = r["triad_bytes_per_s" if device == "cpu" else "copy_bytes_per_s"]
+        for line in r["lines"]:
+            products_s, memory_s = line["flops"] / r["product_flops_per_s"], line["bytes"] / memory
+            assert line["bound"] == ("products" if products_s > memory_s else "memory"), line
+            share = max(products_s, memory_s) / line["best_us"] * 1e6
+            assert abs(line["of_limit"] - share) < 1e-3 * share + 1e-4, (line, share)
+        assert any(line["bound"] == "memory" for line in r["lines"]), r
+
+
 def test_wrong_use_is_refused(t):
     t.run("bench", "speed").expect(2, "'speed'")
     t.run("bench", "allreduce", "--sizes", "much").expect(2, "'much'")
@@ -123,7 +139,8 @@ def test_wrong_use_is_refused(t):
     t.run("bench", "scaling").expect(2, "RUN.yaml is missing")
     t.run("bench", "scaling", gpt(t), "--ranks", "1,4", ranks=2).expect(2, "'1,4'")
     t.run("bench", "scaling", gpt(t), "--steps", "1", "data.batch=0", ranks=2).expect(2, "data.batch")
-    t.run("bench", "kernels", "--op", "nothing").expect(2, "'nothing'")
+    t.run("bench", "kernels", "--size", "tiny", "--op", "layernorm,nothing").expect(2, "'nothing'")
+    t.run("bench", "kernels", "--size", "huge").expect(2, "'huge'")
     for name in ("allreduce", "step", "kernels", "scaling"):
         t.run("bench", name, "--help").expect(0, "usage:")
 
