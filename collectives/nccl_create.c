@@ -223,7 +223,7 @@ static tri_status split_parent(struct comm_nccl *parent, int color, int key, str
     config.blocking = 0;
     TRI_TRY(tri_nccl_enter(parent, "split"));
     r = ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config);
-    TRI_TRY(tri_nccl_settle(parent, r == ncclSuccess ? r : ncclInProgress, "split"));
+    TRI_TRY(tri_nccl_settle(parent, r, "split"));
     return color < 0 ? TRI_OK : take_handle(c, ncclInProgress, "split");
 }
 

@@ -2,6 +2,7 @@
  *
  * Usage: test_kernel [CASE]: without a case all that pass; the others end the process with a
  * message. */
+#include "runtime/kernels/cuda/mma.cuh"
 #include "tests/emulation/check.h"
 
 #include <cuda_bf16.h>
@@ -208,8 +209,21 @@ static __global__ void beyond(void)
     static_cast<char *>(emu::dynamic_shared())[64 + threadIdx.x] = 1;
 }
 
+static __global__ void misaligned(const float *x, float *out)
+{
+    float4 v = *reinterpret_cast<const float4 *>(x + 1 + threadIdx.x * 4);
+
+    out[threadIdx.x] = v.x + v.w;
+}
+
+static __global__ void misaligned_copy(const float *x)
+{
+    tri_copy_async(emu::dynamic_shared(), x + 2, true);
+}
+
 static int fail(const char *what)
 {
+    alignas(16) static float x[64];
     static int out[64];
 
     if (strcmp(what, "diverged_block") == 0)
@@ -218,6 +232,10 @@ static int fail(const char *what)
         CHECK_CUDA(run(diverged_warp, 2, 64, 0, out));
     else if (strcmp(what, "beyond_shared") == 0)
         CHECK_CUDA(run(beyond, 1, 1, 64));
+    else if (strcmp(what, "misaligned") == 0)
+        CHECK_CUDA(run(misaligned, 1, 8, 0, x, x));
+    else if (strcmp(what, "misaligned_copy") == 0)
+        CHECK_CUDA(run(misaligned_copy, 1, 1, 64, x));
     return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <thread>
 #include <time.h>
 
 static const int N = 1000;
@@ -198,6 +199,14 @@ static void test_capture_forbids(void)
     CHECK(cudaMalloc(&p, 16) == cudaErrorStreamCaptureUnsupported);
     CHECK(end_capture(f.a) == cudaErrorStreamCaptureInvalidated);
 
+    CHECK_CUDA(cudaStreamBeginCapture(f.a, cudaStreamCaptureModeRelaxed));
+    CHECK_CUDA(cudaMalloc(&p, 16));
+    CHECK_CUDA(cudaMemset(p, 0, 16));
+    CHECK_CUDA(cudaStreamSynchronize(nullptr));
+    CHECK_CUDA(cudaFree(p));
+    CHECK(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported);
+    CHECK(end_capture(f.a) == cudaErrorStreamCaptureInvalidated);
+
     CHECK_CUDA(cudaEventRecord(f.event, f.b));
     CHECK_CUDA(cudaStreamBeginCapture(f.a, cudaStreamCaptureModeThreadLocal));
     CHECK(cudaStreamWaitEvent(f.a, f.event) == cudaErrorStreamCaptureIsolation);
@@ -213,6 +222,20 @@ static void test_capture_forbids(void)
           cudaGetLastError() == cudaErrorStreamCaptureInvalidated);
     CHECK_CUDA(start(f.b, count_up, 4, 256, 0, f.x)); /* both streams are as before */
     CHECK_CUDA(cudaStreamSynchronize(f.b));
+    tear_down(f);
+}
+
+/* Another thread says which device it means. */
+static void test_threads_choose(void)
+{
+    Fixture f = set_up();
+
+    std::thread([&f] {
+        CHECK(start(f.a, count_up, 4, 256, 0, f.x) == cudaErrorInvalidResourceHandle);
+        CHECK_CUDA(cudaSetDevice(0));
+        CHECK_CUDA(start(f.a, count_up, 4, 256, 0, f.x));
+        CHECK_CUDA(cudaStreamSynchronize(f.a));
+    }).join();
     tear_down(f);
 }
 
@@ -248,5 +271,6 @@ int main(int argc, char **argv)
     test_limits();
     test_capture();
     test_capture_forbids();
+    test_threads_choose();
     return 0;
 }

@@ -3,7 +3,9 @@
  * A call, or all calls of a group on one communicator and stream, is one piece of work of the
  * stream: messages between all ranks, then reductions in the order of ranks, so that all ranks get
  * equal bits. What the real library refuses is refused: two ranks on one device, calls on a
- * communicator that is not ready, memory that is not on the device. bf16 and f16 are summed in f32
+ * communicator that is not ready, memory that is not on the device. A communicator that does not
+ * block does what it was asked when it is polled for the second time: before that its stream has
+ * nothing, and calls are refused. bf16 and f16 are summed in f32
  * and rounded once, where the real library rounds at each step. */
 #include "nccl.h"
 
@@ -15,6 +17,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string.h>
@@ -34,6 +37,9 @@ struct State {
     std::atomic<int> result{ncclInProgress}; /* of the initialisation */
     std::thread setup;
     int splits = 0;
+    bool blocking = true;
+    int polls = 0;                                      /* that `pending` still takes */
+    std::vector<std::function<ncclResult_t()>> pending; /* of a communicator that does not block */
 
     ~State()
     {
@@ -204,16 +210,37 @@ ncclResult_t flush(const Batch &b)
                : ncclUnhandledCudaError;
 }
 
+/* Whether the communicator has nothing in progress. */
+ncclResult_t ready(ncclComm_t comm)
+{
+    if (comm == nullptr || comm->state->polls > 0)
+        return ncclInvalidArgument;
+    return comm->state->result == ncclInProgress
+               ? ncclInvalidUsage
+               : static_cast<ncclResult_t>(comm->state->result.load());
+}
+
+/* Does `what`, now or in the background. */
+ncclResult_t begin(State &s, std::function<ncclResult_t()> what)
+{
+    if (s.blocking)
+        return what();
+    s.pending.push_back(std::move(what));
+    s.polls = 2;
+    return ncclInProgress;
+}
+
+ncclResult_t begin(const Batch &b)
+{
+    return begin(*b.state, [b] { return flush(b); });
+}
+
 ncclResult_t check(ncclComm_t comm, const Call &c)
 {
     size_t n = c.count * bytes_of(c.type);
 
-    if (comm == nullptr)
-        return ncclInvalidArgument;
-    if (comm->state->result != ncclSuccess)
-        return comm->state->result == ncclInProgress
-                   ? ncclInvalidUsage
-                   : static_cast<ncclResult_t>(comm->state->result.load());
+    if (ncclResult_t e = ready(comm); e != ncclSuccess)
+        return e;
     if (c.peer >= comm->state->size || c.peer < 0)
         return ncclInvalidArgument;
     if (n > 0 && ((c.send != nullptr && !emu::on_device(c.send)) ||
@@ -233,7 +260,7 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Call &c)
     if (c.count == 0)
         return ncclSuccess;
     if (group_depth == 0)
-        return flush({comm->state, stream, {c}});
+        return begin({comm->state, stream, {c}});
     for (Batch &b : group) {
         if (b.state == comm->state && b.stream == stream) {
             b.calls.push_back(c);
@@ -273,7 +300,6 @@ ncclResult_t start(const std::string &name, int size, int rank, const ncclConfig
                    ncclComm_t *out)
 {
     cudaDeviceProp prop;
-    bool blocking = config == nullptr || config->blocking != 0;
     ncclComm_t c = new ncclComm{std::make_shared<State>()};
     State *s = c->state.get();
 
@@ -284,10 +310,11 @@ ncclResult_t start(const std::string &name, int size, int rank, const ncclConfig
     s->size = size;
     s->rank = rank;
     s->name = name;
+    s->blocking = config == nullptr || config->blocking != 0;
     s->shared = std::make_unique<emu::Shared>(name, size, rank);
     s->setup = std::thread(set_up, s, prop.uuid);
     *out = c;
-    if (!blocking)
+    if (!s->blocking)
         return ncclInProgress;
     s->setup.join();
     return static_cast<ncclResult_t>(s->result.load());
@@ -347,25 +374,32 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     std::vector<std::pair<int, int>> members; /* key, rank in the parent */
     std::string name = s.name + "-" + std::to_string(s.splits++) + "-" + std::to_string(color);
 
-    if (s.result != ncclSuccess)
-        return ncclInvalidUsage;
+    if (ncclResult_t e = ready(comm); e != ncclSuccess)
+        return e;
     if (s.shared->swap_numbers(color, key, &colors, &keys, s.abort) != emu::Shared::DONE)
         return ncclRemoteError;
     *newcomm = nullptr;
     if (color == NCCL_SPLIT_NOCOLOR)
-        return ncclSuccess;
+        return begin(s, [] { return ncclSuccess; });
     for (int r = 0; r < s.size; r++)
         if (colors[static_cast<size_t>(r)] == color)
             members.push_back({keys[static_cast<size_t>(r)], r});
     std::sort(members.begin(), members.end());
     auto me = std::find(members.begin(), members.end(), std::make_pair(key, s.rank));
-    return start(name, static_cast<int>(members.size()), static_cast<int>(me - members.begin()),
-                 config, newcomm);
+    int size = static_cast<int>(members.size()), rank = static_cast<int>(me - members.begin());
+    ncclConfig_t how = config != nullptr ? *config : ncclConfig_t(NCCL_CONFIG_INITIALIZER);
+    return begin(s, [=]() mutable {
+        ncclResult_t e = start(name, size, rank, &how, newcomm);
+
+        return e == ncclInProgress ? ncclSuccess : e; /* the child's own affair */
+    });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    return comm->state->result == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
+    ncclResult_t e = ready(comm);
+
+    return e == ncclSuccess ? begin(*comm->state, [] { return ncclSuccess; }) : e;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
@@ -384,8 +418,19 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {
+    if (comm == nullptr)
+        return ncclInvalidArgument;
     State &s = *comm->state;
 
+    if (s.polls > 0 && --s.polls == 0) {
+        for (const auto &what : std::exchange(s.pending, {}))
+            if (ncclResult_t e = what(); e != ncclSuccess)
+                s.result = e;
+    }
+    if (s.polls > 0) {
+        *asyncError = ncclInProgress;
+        return ncclSuccess;
+    }
     *asyncError = s.died ? ncclRemoteError : static_cast<ncclResult_t>(s.result.load());
     return ncclSuccess;
 }
@@ -402,8 +447,10 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommRegister(const ncclComm_t, void *buff, size_t, void **handle)
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t, void **handle)
 {
+    if (ncclResult_t e = ready(comm); e != ncclSuccess)
+        return e;
     *handle = buff;
     return emu::on_device(buff) ? ncclSuccess : ncclInvalidArgument;
 }
@@ -504,8 +551,8 @@ ncclResult_t ncclGroupEnd(void)
     if (--group_depth > 0)
         return ncclSuccess;
     for (const Batch &b : group)
-        if (e == ncclSuccess)
-            e = flush(b);
+        if (e == ncclSuccess || e == ncclInProgress)
+            e = begin(b);
     group.clear();
     group_result = ncclSuccess;
     return e;

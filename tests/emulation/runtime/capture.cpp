@@ -135,6 +135,16 @@ cudaError_t emu::forbid_in_capture(cudaStream_t stream)
     return stream->frontier.capture == nullptr ? cudaSuccess : invalidate(stream->frontier.capture);
 }
 
+cudaError_t emu::forbid_in_capture(int device)
+{
+    Guard g(program);
+
+    for (auto &c : captures)
+        if (c->origin->device == device)
+            return invalidate(c.get());
+    return cudaSuccess;
+}
+
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
     std::swap(*mode, thread_mode);

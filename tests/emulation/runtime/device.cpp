@@ -16,7 +16,8 @@ constexpr int MAX_DEVICES = 8, SM_COUNT = 4;
 constexpr size_t SHARED_PLAIN = 48 << 10, SHARED_OPT_IN = 227 << 10;
 
 thread_local cudaError_t last_error = cudaSuccess;
-thread_local int chosen_device = 0;
+/* CUDA gives every thread device 0, which hides that a thread of the program did not choose. */
+thread_local int chosen_device = gettid() == getpid() ? 0 : -1;
 std::map<const void *, int> shared_limits; /* of kernels, set by cudaFuncSetAttribute */
 
 /* EMULATE_DEVICES, 1 without it; 0 stands for a machine without a GPU. */

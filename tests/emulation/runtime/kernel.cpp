@@ -369,6 +369,16 @@ int emu::block_threads()
     return block->nthreads;
 }
 
+void emu::check_aligned(const void *p, size_t bytes, Site site)
+{
+    char text[96];
+
+    if (reinterpret_cast<uintptr_t>(p) % bytes == 0)
+        return;
+    snprintf(text, sizeof(text), "the address %p is no multiple of %zu bytes", p, bytes);
+    die(*block, text, site);
+}
+
 void emu::run_grid(const Grid &grid)
 {
     static thread_local std::unique_ptr<Block> mine;

@@ -79,6 +79,8 @@ cudaError_t release(void *p, cudaMemoryType type)
 {
     if (p == nullptr)
         return cudaSuccess;
+    if (emu::current_device() < 0)
+        return emu::error(cudaErrorInvalidDevice);
     if (cudaError_t e = emu::forbid_in_capture(); e != cudaSuccess)
         return e;
     emu::drain(emu::current_device()); /* cudaFree waits for the device */
@@ -161,6 +163,8 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
         return e;
     if (devPtr == nullptr)
         return emu::error(cudaErrorInvalidValue);
+    if (emu::current_device() < 0)
+        return emu::error(cudaErrorInvalidDevice);
     *devPtr = size == 0 ? nullptr : emu::device_alloc(size);
     return *devPtr == nullptr && size > 0 ? emu::error(cudaErrorMemoryAllocation) : cudaSuccess;
 }

@@ -115,6 +115,8 @@ cudaStream_t emu::find_stream(cudaStream_t handle)
 
     if (handle != nullptr && handle != cudaStreamLegacy && handle != cudaStreamPerThread)
         return streams.count(handle) > 0 ? handle : nullptr;
+    if (device < 0)
+        return nullptr;
     default_streams.resize(std::max(default_streams.size(), static_cast<size_t>(device) + 1));
     cudaStream_t &s = default_streams[static_cast<size_t>(device)];
     if (s == nullptr)
@@ -229,7 +231,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     emu::Record *r = record_on(s);
     for (int i = 0; i < 20 && !r->is_complete(); i++)
         std::this_thread::yield();
-    return r->is_complete() ? cudaSuccess : cudaErrorNotReady;
+    return r->is_complete() ? cudaSuccess : emu::error(cudaErrorNotReady);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
@@ -239,7 +241,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userD
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    if (cudaError_t e = emu::forbid_in_capture(); e != cudaSuccess)
+    if (cudaError_t e = emu::forbid_in_capture(emu::current_device()); e != cudaSuccess)
         return e;
     emu::drain(emu::current_device());
     return cudaSuccess;
@@ -291,7 +293,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     if (cudaError_t e = record_of(event, &r); e != cudaSuccess)
         return e;
-    return r == nullptr || r->is_complete() ? cudaSuccess : cudaErrorNotReady;
+    return r == nullptr || r->is_complete() ? cudaSuccess : emu::error(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)

@@ -68,6 +68,7 @@ void drain(int device);
  */
 cudaError_t forbid_in_capture();
 cudaError_t forbid_in_capture(cudaStream_t stream); /* of a stream in capture only */
+cudaError_t forbid_in_capture(int device);          /* of any stream of the device, in any mode */
 
 } // namespace emu
 

@@ -57,6 +57,9 @@ void *dynamic_shared();
 /* Threads of the block. */
 int block_threads();
 
+/* Ends the process unless p is a multiple of `bytes`. */
+void check_aligned(const void *p, size_t bytes, Site site);
+
 } // namespace emu
 
 inline void __syncthreads(emu::Site site = emu::Site::current())

@@ -161,6 +161,7 @@ static inline void tri_load_matrices(unsigned *r, const void *row,
 {
     emu::Rows o = {r, static_cast<const unsigned short *>(row)};
 
+    emu::check_aligned(row, 16, site);
     emu::meet(0xffffffffu, &o, emu::load_matrices<false>, site);
 }
 
@@ -169,13 +170,17 @@ static inline void tri_load_matrices_turned(unsigned *r, const void *row,
 {
     emu::Rows o = {r, static_cast<const unsigned short *>(row)};
 
+    emu::check_aligned(row, 16, site);
     emu::meet(0xffffffffu, &o, emu::load_matrices<true>, site);
 }
 
-static inline void tri_copy_async(void *shared, const void *global, bool valid)
+static inline void tri_copy_async(void *shared, const void *global, bool valid,
+                                  emu::Site site = emu::Site::current())
 {
     emu::Copies &c = emu::copies();
 
+    emu::check_aligned(shared, 16, site);
+    emu::check_aligned(global, 16, site);
     memset(shared, 0xff, 16);
     c.pending.push_back({shared, valid ? global : nullptr, c.group});
 }
