@@ -254,7 +254,7 @@ static tri_status alloc_nccl(struct tri_comm *base, size_t bytes, void **out)
     m->next = c->memory;
     c->memory = m;
     TRI_CUDA(cudaMemset(m->p, 0, bytes));
-    TRI_CUDA(cudaDeviceSynchronize());
+    TRI_CUDA(cudaStreamSynchronize(NULL));
     TRI_TRY(tri_nccl_settle(c, ncclCommRegister(c->nccl, m->p, bytes, &m->handle), "registration"));
     *out = m->p;
     return TRI_OK;

@@ -57,8 +57,9 @@ static tri_status alloc_cuda(struct tri_device *d, size_t bytes, void **out)
     if (e != cudaSuccess)
         return tri_cuda_fail("cudaMalloc", e);
     e = cudaMemset(p, 0, bytes);
+    /* Our streams do not wait for the default one, and the device as a whole may be captured. */
     if (e == cudaSuccess)
-        e = cudaDeviceSynchronize(); /* our streams do not wait for the default one */
+        e = cudaStreamSynchronize(NULL);
     if (e != cudaSuccess) {
         (void)cudaFree(p);
         return tri_cuda_fail("cudaMemset", e);
@@ -173,7 +174,9 @@ static tri_status event_query_cuda(struct tri_device *d, void *event, bool *happ
 
     TRI_TRY(select_device(d));
     e = cudaEventQuery(event);
-    if (e != cudaSuccess && e != cudaErrorNotReady)
+    if (e == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* no failure, but kept as one */
+    else if (e != cudaSuccess)
         return tri_cuda_fail("cudaEventQuery", e);
     *happened = e == cudaSuccess;
     return TRI_OK;
@@ -202,7 +205,8 @@ static tri_status capture_end_cuda(struct tri_device *d, void *stream, void **gr
 
     TRI_TRY(select_device(d));
     TRI_CUDA(cudaStreamEndCapture(stream, &recorded));
-    e = cudaGraphInstantiate(&ready, recorded, 0);
+    /* Else every node has the priority of the stream that the graph is launched in. */
+    e = cudaGraphInstantiate(&ready, recorded, cudaGraphInstantiateFlagUseNodePriority);
     (void)cudaGraphDestroy(recorded);
     if (e != cudaSuccess)
         return tri_cuda_fail("cudaGraphInstantiate", e);
@@ -227,6 +231,7 @@ static void destroy_cuda(struct tri_device *d)
 {
     struct tri_cuda_device *c = tri_cuda_device(d);
 
+    (void)cudaSetDevice(c->ordinal);
     if (c->cudnn != NULL)
         (void)cudnnDestroy(c->cudnn);
     if (c->cublaslt != NULL)

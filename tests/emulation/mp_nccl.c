@@ -159,16 +159,18 @@ static void case_split(void)
     tri_comm_destroy(pair);
 }
 
-/* Sums within a captured graph, replayed. */
+/* Sums within a captured graph, replayed; another thread may ask for memory meanwhile. */
 static void case_capture(void)
 {
-    void *graph = NULL;
+    void *graph = NULL, *p = NULL;
 
     upload(1000);
     CHECK_OK(tri_comm_allreduce(comm, buf, 1000, TRI_F32, TRI_REDUCE_SUM, true));
     upload(1000);
     CHECK_OK(device->ops->stream_sync(device, stream));
     CHECK_OK(device->ops->capture_begin(device, stream));
+    CHECK_OK(device->ops->alloc(device, 64, &p));
+    device->ops->free(device, p);
     CHECK_OK(tri_comm_allreduce(comm, buf, 1000, TRI_F32, TRI_REDUCE_SUM, true));
     CHECK_OK(tri_comm_allreduce(comm, buf, 1000, TRI_F32, TRI_REDUCE_MAX, false));
     CHECK_OK(device->ops->capture_end(device, stream, &graph));
