@@ -91,6 +91,19 @@ static void free_host_cuda(struct tri_device *d, void *p)
         (void)cudaFreeHost(p);
 }
 
+static tri_status pin_cuda(struct tri_device *d, void *p, size_t bytes)
+{
+    TRI_TRY(select_device(d));
+    TRI_CUDA(cudaHostRegister(p, bytes, cudaHostRegisterDefault));
+    return TRI_OK;
+}
+
+static void unpin_cuda(struct tri_device *d, void *p)
+{
+    if (select_device(d) == TRI_OK)
+        (void)cudaHostUnregister(p);
+}
+
 static tri_status stream_create_cuda(struct tri_device *d, bool urgent, void **out)
 {
     int least = 0, greatest = 0;
@@ -244,6 +257,8 @@ static const struct tri_device_ops cuda_ops = {
     .free = free_cuda,
     .alloc_host = alloc_host_cuda,
     .free_host = free_host_cuda,
+    .pin = pin_cuda,
+    .unpin = unpin_cuda,
     .stream_create = stream_create_cuda,
     .stream_destroy = stream_destroy_cuda,
     .stream_sync = stream_sync_cuda,

@@ -39,6 +39,10 @@ struct tri_device_ops {
     /* Zeroed memory of the process that copies to and from the device need not stage (pinned). */
     tri_status (*alloc_host)(struct tri_device *d, size_t bytes, void **out);
     void (*free_host)(struct tri_device *d, void *p);
+    /* The same for memory that the process has from elsewhere, until unpin, which comes before it
+     * is freed. May fail where the system forbids it: copies then are staged. NULL: no use. */
+    tri_status (*pin)(struct tri_device *d, void *p, size_t bytes);
+    void (*unpin)(struct tri_device *d, void *p);
 
     tri_status (*stream_create)(struct tri_device *d, bool urgent, void **out);
     void (*stream_destroy)(struct tri_device *d, void *stream);

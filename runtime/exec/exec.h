@@ -29,6 +29,7 @@ struct tri_memory {
     size_t bytes[TRI_ARENA_COUNT];
     struct tri_comm *exchange_comm; /* borrowed: allocated the exchange arena or, when it blocks,
                                        its mirror; NULL: ordinary memory */
+    bool pinned;                    /* that mirror is page-locked for the device */
 };
 
 /* Allocates for all `n` programs of one device (persistent part: layout). exchange: the transport

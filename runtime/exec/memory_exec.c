@@ -1,6 +1,7 @@
 /* The arenas of a run. */
 #include "runtime/exec/exec.h"
 
+#include "runtime/core/log.h"
 #include "runtime/core/memory.h"
 
 #include <stdio.h>
@@ -43,6 +44,18 @@ static tri_status mirror_persistent(struct tri_memory *m)
     return TRI_OK;
 }
 
+/* Pages of the transport that copies of the device may use as they are. */
+static void pin_mirror(struct tri_memory *m, size_t bytes)
+{
+    const struct tri_device_ops *ops = m->device->ops;
+
+    if (ops->pin == NULL)
+        return;
+    m->pinned = ops->pin(m->device, m->mirror[TRI_ARENA_EXCHANGE], bytes) == TRI_OK;
+    if (!m->pinned)
+        tri_debug("copies of exchange memory are staged: %s", tri_error_text());
+}
+
 /* The exchange arena comes from the transport where that has memory of its own; on a device, only
  * from one that works there, and one that blocks gives the mirror. */
 static tri_status allocate_exchange(struct tri_memory *m, struct tri_comm *comm)
@@ -59,6 +72,8 @@ static tri_status allocate_exchange(struct tri_memory *m, struct tri_comm *comm)
             m->base[a] = p;
         if (mirror || m->device->host)
             m->mirror[a] = p;
+        if (mirror)
+            pin_mirror(m, m->bytes[a]);
     }
     return m->base[a] == NULL ? allocate(m, a) : TRI_OK;
 }
@@ -145,6 +160,8 @@ void tri_memory_destroy(struct tri_memory *m)
         unsigned char **own =
             d->host || comm->ops->on_stream ? m->base : m->mirror; /* what came from it */
 
+        if (m->pinned)
+            d->ops->unpin(d, m->mirror[TRI_ARENA_EXCHANGE]);
         comm->ops->free(comm, own[TRI_ARENA_EXCHANGE]);
         own[TRI_ARENA_EXCHANGE] = NULL;
     }

@@ -254,6 +254,11 @@ static int fail(const char *what)
     if (strcmp(what, "overrun") == 0) {
         CHECK_CUDA(run(overrun, 1, 1, 0, f.x));
         tear_down(f);
+    } else if (strcmp(what, "pageable") == 0) {
+        std::thread([&f] {
+            CHECK_CUDA(cudaSetDevice(0));
+            CHECK_CUDA(cudaMemcpyAsync(out, f.x, sizeof(out), cudaMemcpyDefault, f.a));
+        }).join();
     } else if (strcmp(what, "missing_event") == 0) {
         two_streams(f, false, out);
         for (int i = 0; i < N; i++)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 namespace
 {
@@ -262,6 +263,11 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
     bool paged = to == cudaMemoryTypeUnregistered || from == cudaMemoryTypeUnregistered;
     if (paged && is_capturing(stream))
         return emu::forbid_in_capture(emu::find_stream(stream));
+    if (paged && gettid() != getpid())
+        emu::fail(
+            "a thread beside the main one copies %zu bytes of pageable memory, which makes it "
+            "wait for the stream",
+            width * height);
 
     std::shared_ptr<char[]> staged;
     if (from == cudaMemoryTypeUnregistered) {
