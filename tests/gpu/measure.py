@@ -1,262 +1,397 @@
 #!/usr/bin/env python3
-"""Trains and measures on a GPU for run.sh, and prints one table.
+"""Compares, trains and measures on a GPU for run.sh, and prints one table.
 
-    measure.py --build DIR --data DIR --out DIR [--quick] [--no-peer]
+    measure.py --trireme PROGRAM --parity PROGRAM --tokens PROGRAM --out DIR [--libraries PATH] [--images DIR] [--seconds N]
+               [--most N] [--quick] [--no-peer] [--emulated]
 
---data holds datasets/fashion-mnist. --quick leaves the 1558M model out and takes fewer steps. A line that misses its goal is
-marked, and does not fail; a wrong result (a loss that did not fall, a run that broke) makes the program end with 1.
+The steps run in the order of their weight, each within a time of its own and all within --seconds; one that fails or hangs hides
+no other. After each the table is written anew, so that what ends this program leaves the figures so far: OUT/table.txt,
+OUT/results.json, OUT/log.txt. A figure that misses its goal is marked and is no failure. Ends with 0; 4: a kernel differs from
+the reference; 5: a training run broke, or learnt nothing; 6: a figure is missing. --emulated: tiny sizes. --most: seconds that one
+command may take at the most.
 """
 import argparse
+import array
 import json
+import os
 import pathlib
+import random
+import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SEQUENCE, VOCAB = 1024, 50257
 PEAK = {"H200": 989.4e12, "H100": 989.4e12, "A100": 312e12}  # dense bf16 of the SXM parts' datasheets, FLOP/s
-GPT = dict(layers=12, width=768), dict(layers=48, width=1600)
-
-rows, results, broken = [], {}, []
-
-
-def row(what, value, goal="", good=None):
-    rows.append((what, value, goal, "" if good is None else "ok" if good else "MISSED"))
-    print(f"  {what}: {value}", flush=True)
+LEAST = 8  # seconds that a command needs at the least
+PARITY, TRAINING, FIGURE = 4, 5, 6
+GPT_BATCH, LARGE_BATCH, RESNET_BATCH, GPT_SEQUENCE = 64, 16, 256, 1024
 
 
-def run(name, command, limit, **kwargs):
-    """Output of a command, None when it failed; its log goes to out/NAME.log."""
-    begin = time.monotonic()
-    try:
-        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=limit, **kwargs)
-        text, code = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as e:
-        text, code = (e.stdout or b"").decode(errors="replace"), f"over {limit} s"
-    (args.out / (name + ".log")).write_text(text)
-    results[name + "_s"] = time.monotonic() - begin
-    if code != 0:
+class Missing(Exception):
+    """A step ends without its figure; the text says why."""
+
+
+class LeftOut(Exception):
+    """A step cannot run here, which is no failure; the text says why."""
+
+
+class Table:
+    """Lines of the result; writes them to files at each change."""
+
+    def __init__(self, out):
+        self.out, self.rows, self.found, self.code = out, [], {}, 0
+
+    def add(self, what, measured, goal="", verdict=""):
+        self.rows.append((what, measured, goal, verdict))
+        print(f"  [{time.monotonic() - begin:3.0f} s] {what}: {measured} {verdict}", flush=True)
+        self.write()
+
+    def judge(self, what, measured, goal, good):
+        self.add(what, measured, goal, "dry run" if args.emulated else "ok" if good else "MISSED")
+
+    def fail(self, code):
+        """The gravest failure is the smallest code."""
+        self.code = min(self.code or code, code)
+
+    def text(self):
+        lines = [("what", "measured", "goal", "")] + self.rows
+        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        return "\n".join("  ".join(t.ljust(w) for t, w in zip(line, widths)).rstrip() for line in lines) + "\n"
+
+    def write(self):
+        (self.out / "table.txt").write_text(self.text())
+        (self.out / "results.json").write_text(json.dumps(dict(rows=self.rows, code=self.code, **self.found), indent=1))
+
+
+def run(name, command, limit, good=(0,)):
+    """Output of a command; Missing when it fails or takes too long. All that it has started is ended with it."""
+    limit = min(limit, args.most, end - time.monotonic())
+    if limit < LEAST:
+        raise Missing("no time left")
+    environment = dict(os.environ)
+    if args.libraries and str(command[0]) != sys.executable:
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [args.libraries, os.environ.get("LD_LIBRARY_PATH")]))
+    started = time.monotonic()
+    with open(work / "output", "w+", errors="replace") as f:
+        p = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=ROOT,
+                             env=environment, start_new_session=True)
+        try:
+            code = p.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = f"ended after {limit:.0f} s"
+        finally:
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            p.wait()
+        f.seek(0)
+        text = f.read()
+    table.found[name + "_s"] = time.monotonic() - started
+    with open(args.out / "log.txt", "a") as f:
+        f.write(f"\n== {name}, {table.found[name + '_s']:.1f} s: {' '.join(map(str, command))}\n{text}")
+    if code not in good:
         last = text.strip().splitlines()[-1:] or [""]
-        row(name, f"failed ({code}): {last[0][:90]}")
-        return None
+        raise Missing(f"failed ({code}): {last[0][:90]}")
     return text
 
 
-def trireme(name, *words, limit=120):
-    return run(name, [args.build / "launch/trireme", *words], limit, cwd=ROOT)
+def trireme(name, *words, limit):
+    return run(name, [args.trireme, *words], limit)
 
 
-def broke(what):
-    broken.append(what)
-    row(what, "WRONG")
+def describe_gpu():
+    """Name, and the peak of dense bf16 products; NaN: not known."""
+    if args.emulated:
+        return "emulated", PEAK["H200"]
+    p = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True,
+                       timeout=30)
+    name = (p.stdout.strip().splitlines() or ["unknown"])[0]
+    return name, next((peak for key, peak in PEAK.items() if key in name), float("nan"))
 
+
+def compare_kernels():
+    text = run("parity", [args.parity, *(["layernorm", "cast", "adamw"] if args.emulated else [])], 120, good=(0, 1))
+    good, bad = (sum(line.startswith(word) for line in text.splitlines()) for word in ("ok ", "not ok"))
+    if bad or not good or not text.rstrip().endswith("\n0 kinds failed"):
+        raise Missing(f"{bad} of {good + bad} kinds differ, see log.txt")
+    table.add("kernels against the reference", f"{good} kinds equal within their tolerance", "all", "ok")
+
+
+# --- training ---
 
 def train(name, recipe, data, settings, limit):
-    """Losses of a run, in order; None when it failed."""
-    folder = args.out / name
-    text = trireme(name, "train", f"launch/recipes/{recipe}.yaml", f"run.dir={folder}", f"data.path={data}",
-                   "run.resume=never", "device.kind=cuda", *settings, limit=limit)
-    if text is None:
-        return None
+    """Objects of the steps and of the evaluations."""
+    folder = work / name
+    trireme(name, "train", f"launch/recipes/{recipe}.yaml", f"run.dir={folder}", f"data.path={data}", "run.resume=never",
+            "device.kind=cuda", *settings, limit=limit)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if "loss" in line], [line["eval"] for line in lines if "eval" in line]
 
 
+def write_idx(path, dims, content):
+    path.write_bytes(struct.pack(f">BBBB{len(dims)}I", 0, 0, 8, len(dims), *dims) + content)
+
+
+def tiny_images(folder):
+    """Images whose class is their brightness, under the names of Fashion-MNIST."""
+    folder.mkdir()
+    for part, n in ("train", 16), ("t10k", 8):
+        labels = [i % 10 for i in range(n)]
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", (n, 8, 8), b"".join(bytes([25 * c]) * 64 for c in labels))
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", (n,), bytes(labels))
+    return folder
+
+
 def train_images():
-    images, data = args.data / "datasets/fashion-mnist", args.out / "fashion.h5"
-    if not images.exists():
-        row("Fashion-MNIST", f"left out: no {images}")
-        return
+    images, data = tiny_images(work / "images") if args.emulated else args.images, work / "fashion.h5"
+    if not (images / "train-images-idx3-ubyte.gz").exists():
+        raise LeftOut(f"no images in {images}")
     names = ("--train-images", "train-images-idx3"), ("--train-labels", "train-labels-idx1"), \
         ("--validation-images", "t10k-images-idx3"), ("--validation-labels", "t10k-labels-idx1")
     files = [w for flag, name in names for w in (flag, images / (name + "-ubyte.gz"))]
-    if trireme("import images", "data", "import", "idx", *files, "-o", data) is None:
-        return broke("Fashion-MNIST")
-    found = train("fashion", "quickstart_fashion", data, [], 150)
-    if found is None or not found[1]:
-        return broke("Fashion-MNIST")
-    accuracy = found[1][-1]["accuracy"]
-    row("Fashion-MNIST, ResNet-20, 3 epochs", f"{100 * accuracy:.2f} % right, {results['fashion_s']:.0f} s", "91 %",
-        accuracy >= 0.91)
-    if accuracy < 0.85:
-        broke("accuracy on Fashion-MNIST")
+    trireme("import images", "data", "import", "idx", *files, "-o", data, limit=60)
+    tiny = ["run.epochs=1", "run.eval_every=1", "data.batch=8", "run.threads=1"] if args.emulated else []
+    _, evaluations = train("fashion", "quickstart_fashion", data, tiny, 150)
+    accuracy, seconds = evaluations[-1]["accuracy"], table.found["fashion_s"]
+    table.judge("Fashion-MNIST, ResNet-20, 3 epochs", f"{100 * accuracy:.2f} % right, {seconds:.0f} s", "91 %", accuracy >= 0.91)
+    if accuracy < 0.85 and not args.emulated:
+        raise Missing("the accuracy is that of a wrong program")
+
+
+def import_text():
+    """A small GPT's data, of our own sources."""
+    text, data = work / "sources.txt", work / "sources.h5"
+    if not data.exists():
+        folders = ("amp",) if args.emulated else ("runtime", "collectives", "optim", "models", "launch")
+        text.write_text("".join(p.read_text() for d in folders for p in sorted((ROOT / d).rglob("*.[ch]"))))
+        trireme("import text", "data", "import", "text", text, "--tokenizer", "bpe:258" if args.emulated else "bpe:512", "-o", data,
+                limit=60)
+    return data
+
+
+TINY_GPT = ["data.batch=2", "data.sequence=8", "model.layers=1", "model.width=16", "model.heads=2", "run.threads=1"]
 
 
 def train_text():
-    """A small GPT on the text of our own sources."""
-    text, data = args.out / "sources.txt", args.out / "sources.h5"
-    files = sorted(p for d in ("runtime", "collectives", "optim", "models", "launch") for p in (ROOT / d).rglob("*.[ch]"))
-    text.write_text("".join(p.read_text() for p in files))
-    if trireme("import text", "data", "import", "text", text, "--tokenizer", "bpe:512", "-o", data) is None:
-        return broke("GPT on text")
-    found = train("gpt", "quickstart_gpt", data, ["precision.compute=bf16"], 120)
-    if found is None:
-        return broke("GPT on text")
-    first, last = found[0][0]["loss"], found[0][-1]["loss"]
-    row(f"GPT on our sources, bf16, {len(found[0])} steps", f"loss {first:.2f} -> {last:.2f}, {results['gpt_s']:.0f} s")
-    if not last < 0.6 * first:
-        broke("the GPT's loss did not fall")
+    tiny = TINY_GPT + ["run.steps=3"] if args.emulated else []
+    steps, _ = train("gpt", "quickstart_gpt", import_text(), ["precision.compute=bf16", *tiny], 120)
+    first, last = steps[0]["loss"], steps[-1]["loss"]
+    table.judge(f"GPT on our sources, bf16, {len(steps)} steps", f"loss {first:.2f} -> {last:.2f}, {table.found['gpt_s']:.0f} s",
+                "0.6 of the first", last < 0.6 * first)
+    if not last < 0.6 * first and not args.emulated:
+        raise Missing("the loss did not fall")
 
 
-def make_random():
-    """Tokens with the frequencies of words (1 / rank) and random images; False without h5py."""
-    try:
-        import h5py
-        import numpy as np
-    except ImportError:
-        return False
-    r = np.random.default_rng(1)
-    weight = 1 / np.arange(1, VOCAB + 1)
-    with h5py.File(args.out / "tokens.h5", "w") as f:
-        f.attrs["vocab"] = VOCAB
-        ranks = r.choice(VOCAB, 3_000_000, p=weight / weight.sum())
-        f["train/tokens"] = r.permutation(VOCAB)[ranks].astype("i4")
-    with h5py.File(args.out / "images.h5", "w") as f:
-        f.attrs["classes"], f.attrs["mean"], f.attrs["scale"] = 1000, 0.5, 0.25
-        f["train/images"] = r.integers(0, 256, (1024, 224, 224, 3), dtype="u1")
-        f["train/labels"] = r.integers(0, 1000, 1024).astype("i4")
-    return True
+# --- steps ---
+
+def bench_step(name, config, steps, settings=(), limit=90):
+    """The numbers of `trireme bench step`."""
+    path, found = work / (name + ".yaml"), work / (name + ".json")
+    path.write_text(json.dumps(config) if isinstance(config, dict) else pathlib.Path(config).read_text())  # JSON is YAML
+    trireme(name, "bench", "step", path, "--steps", steps, "--json", found, *settings, limit=limit)
+    table.found[name] = json.loads(found.read_text())
+    return table.found[name]
 
 
-def bench_step(name, config, steps, settings=(), limit=120):
-    """The numbers of `trireme bench step`; None when it failed."""
-    path, found = args.out / (name + ".yaml"), args.out / (name + ".json")
-    path.write_text(json.dumps(config))  # JSON is YAML
-    text = trireme(name, "bench", "step", path, "--steps", str(steps), "--json", found, *settings, limit=limit)
-    results[name] = json.loads(found.read_text()) if text is not None else None
-    return results[name]
+class GPT:
+    """The language models: dimensions of the measured ones, or tiny ones."""
+
+    def __init__(self, preset, batch):
+        real = GPT_SEQUENCE, 50257, batch, preset
+        self.sequence, self.vocab, self.batch, self.preset = (8, 64, 2, "tiny") if args.emulated else real
+        self.tokens = self.batch * self.sequence
+
+    def config(self):
+        data = work / "tokens.h5"
+        if not data.exists():
+            run("tokens", [args.tokens, 1000 if args.emulated else 3_000_000, self.vocab, data], 60)
+        tiny = dict(layers=1, width=16, heads=2) if args.emulated else {}
+        return dict(run=dict(steps=1000), model=dict(name="gpt", preset=self.preset, context=self.sequence, **tiny),
+                    precision=dict(compute="bf16"), device=dict(kind="cuda"), optimizer=dict(name="adamw", lr=3e-4),
+                    data=dict(path=str(data), batch=self.batch, grain=self.batch, sequence=self.sequence))
 
 
-def peer(name, model, batch, steps, limit=150):
-    if args.no_peer:
-        return None
-    try:
-        import torch
-    except ImportError:
-        row(f"PyTorch, {model}", "left out: no torch")
-        return None
-    text = run(name, [sys.executable, ROOT / "benchmarks/peers/torch_gpu.py", model, "--batch", str(batch), "--sequence",
-                      str(SEQUENCE), "--steps", str(steps)], limit)
-    if text is None:
-        return None
-    results[name] = json.loads(text.strip().splitlines()[-1])
-    return results[name]
+def some_steps(n):
+    return 1 if args.emulated else 5 if args.quick else n
 
 
-def gpt_config(preset, batch):
-    return dict(run=dict(steps=1000), model=dict(name="gpt", preset=preset), precision=dict(compute="bf16"),
-                device=dict(kind="cuda"), optimizer=dict(name="adamw", lr=3e-4),
-                data=dict(path=str(args.out / "tokens.h5"), batch=batch, grain=batch, sequence=SEQUENCE))
+def share_of_peak(found):
+    return found["formula_flops"] / found["median_ms"] * 1e3 / peak
 
 
-def gpt_flops(tokens, layers, width):
-    """6 N + 12 L C T a token, as benchmarks/README.md counts."""
-    n = (VOCAB + 1024) * width + layers * (12 * width ** 2 + 13 * width) + 2 * width
-    return tokens * (6 * n + 12 * layers * width * SEQUENCE)
+def measure_gpt():
+    gpt = GPT("124M", GPT_BATCH)
+    by_graph = {}
+    for graph in "false", "true":
+        try:
+            by_graph[graph] = bench_step("gpt2-graph-" + graph, gpt.config(), some_steps(20), ["device.graph=" + graph])
+        except Missing as why:
+            table.add(f"GPT-2 124M, device.graph: {graph}", str(why), "", "FAILED")
+            table.fail(FIGURE)
+    if not by_graph:
+        raise Missing("neither with a graph nor without")
+    graph, best = min(by_graph.items(), key=lambda item: item[1]["median_ms"])
+    table.found["gpt2"] = best
+    rate = gpt.tokens / best["median_ms"] * 1e3
+    table.judge(f"GPT-2 124M, bf16, T={gpt.sequence}, batch {gpt.batch}, graph: {graph}",
+                f"{rate / 1e6:.4f} M tokens/s, {100 * share_of_peak(best):.1f} % of peak", "0.50 M", rate >= 0.5e6)
+    if len(by_graph) == 2:
+        off, on = by_graph["false"]["median_ms"], by_graph["true"]["median_ms"]
+        table.add("  device.graph off, on", f"{off:.2f} ms, {on:.2f} ms")
 
 
-def measure_gpt(peak):
-    batch, steps = 64, 5 if args.quick else 20
-    tokens = batch * SEQUENCE
-    off = bench_step("gpt2", gpt_config("124M", batch), steps)
-    on = bench_step("gpt2-graph", gpt_config("124M", batch), steps, ["device.graph=true"])
-    other = peer("gpt2-peer", "gpt2", batch, steps)
-    best = min((r["best_ms"] for r in (off, on) if r), default=None)
-    if best is None:
-        return broke("GPT-2 124M")
-    rate = tokens / best * 1e3
-    row("GPT-2 124M, bf16, T=1024", f"{rate / 1e6:.3f} M tokens/s, {100 * gpt_flops(rate, **GPT[0]) / peak:.1f} % of peak",
-        "0.50 M", rate >= 0.5e6)
-    if off and on:
-        row("  device.graph off, on", f"{off['best_ms']:.2f} ms, {on['best_ms']:.2f} ms")
-    if other:
-        ratio = other["best_ms"] / best
-        row("  PyTorch, compiled", f"{tokens / other['best_ms'] / 1e3:.3f} M tokens/s; we are {ratio:.2f} times as fast", "1.00",
-            ratio >= 1)
+def measure_large():
+    gpt = GPT("1558M", LARGE_BATCH)
+    found = bench_step("gpt2-1558M", gpt.config(), some_steps(6), limit=150)
+    rate, share = gpt.tokens / found["median_ms"] * 1e3, share_of_peak(found)
+    table.judge(f"GPT-2 1558M, bf16, T={gpt.sequence}, batch {gpt.batch}",
+                f"{rate / 1e3:.2f} k tokens/s, {100 * share:.1f} % of peak", "48 %", share >= 0.48)
 
 
-def measure_large(peak):
-    batch, steps = 16, 6
-    found = bench_step("gpt2-1558M", gpt_config("1558M", batch), steps, limit=150)
-    if found is None:
-        return broke("GPT-2 1558M")
-    rate = batch * SEQUENCE / found["best_ms"] * 1e3
-    share = gpt_flops(rate, **GPT[1]) / peak
-    row("GPT-2 1558M, bf16, T=1024", f"{rate / 1e3:.1f} k tokens/s, {100 * share:.1f} % of peak", "48 %", share >= 0.48)
+def random_images(count, size, classes):
+    """A dataset of noise, by way of .npy files."""
+    out, x, y = work / "noise.h5", work / "x.npy", work / "y.npy"
+    if out.exists():
+        return out
+    noise = random.Random(1)
+    pixels = b"".join(noise.randbytes(size * size * 3) for _ in range(count))
+    labels = array.array("i", (noise.randrange(classes) if i else classes - 1 for i in range(count)))
+    for path, kind, shape, content in (x, "|u1", (count, size, size, 3), pixels), (y, "<i4", (count,), labels.tobytes()):
+        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+        head += " " * (-(len(head) + 11) % 64) + "\n"
+        path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + content)
+    trireme("import noise", "data", "import", "npy", "--train-x", x, "--train-y", y, "-o", out, limit=60)
+    return out
 
 
 def measure_resnet():
-    batch, steps = 256, 5 if args.quick else 20
-    config = dict(run=dict(steps=1000), model=dict(name="resnet", preset="resnet50"), precision=dict(compute="bf16"),
+    batch, count, size, preset = (2, 4, 8, "resnet20") if args.emulated else (RESNET_BATCH, 1024, 224, "resnet50")
+    config = dict(run=dict(steps=1000), model=dict(name="resnet", preset=preset), precision=dict(compute="bf16"),
                   device=dict(kind="cuda"), optimizer=dict(name="sgd", lr=0.1, momentum=0.9),
-                  data=dict(path=str(args.out / "images.h5"), batch=batch, grain=batch))
-    found = bench_step("resnet50", config, steps)
-    other = peer("resnet50-peer", "resnet50", batch, steps)
-    if found is None:
-        return broke("ResNet-50")
-    row("ResNet-50, bf16", f"{batch / found['best_ms'] * 1e3:.0f} images/s")
-    if other:
-        ratio = other["best_ms"] / found["best_ms"]
-        row("  PyTorch, channels-last, compiled", f"{batch / other['best_ms'] * 1e3:.0f} images/s; we are {ratio:.2f} times as fast",
-            "1.00", ratio >= 1)
+                  data=dict(path=str(random_images(count, size, 1000)), batch=batch, grain=batch))
+    found = table.found["resnet"] = bench_step("resnet50", config, some_steps(20))
+    table.add(f"ResNet-50, bf16, batch {batch}", f"{batch / found['median_ms'] * 1e3:.0f} images/s, "
+              f"{100 * share_of_peak(found):.1f} % of peak; input {found['input_ms']:.2f} of {found['median_ms']:.2f} ms")
+
+
+def measure_peer(key, what, model, batch, *settings):
+    """PyTorch's step against the one of results[key]."""
+    if args.no_peer:
+        raise LeftOut("--no-peer")
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, timeout=60).returncode != 0:
+        raise LeftOut("this Python has no torch")
+    steps = some_steps(20)
+    tiny = ["--batch", 2, "--sequence", 8, "--dry-run"] if args.emulated else ["--batch", batch, *settings]
+    text = run(key + "-peer", [sys.executable, ROOT / "benchmarks/peers/torch_gpu.py", model, *tiny, "--steps", steps], 150)
+    found = table.found[key + "-peer"] = json.loads(text.strip().splitlines()[-1])
+    mine, rate = table.found.get(key), f"{found['peer']}: {found['median_ms']:.2f} ms a step"
+    if mine is None:
+        table.add("  " + what, rate + "; there is nothing to compare with")
+        return
+    ratio = found["median_ms"] / mine["median_ms"]
+    table.judge("  " + what, f"{rate}; Trireme: {mine['median_ms']:.2f} ms, {ratio:.2f} times as fast", "1.00", ratio >= 1)
 
 
 def measure_kernels():
     """Kernels whose time is that of their bytes, against the copy of the same run."""
-    found = args.out / "kernels.json"
-    if trireme("kernels", "bench", "kernels", "--device", "cuda", "--json", found, limit=120) is None:
-        return
-    kernels = json.loads(found.read_text())
+    found = work / "kernels.json"
+    trireme("kernels", "bench", "kernels", "--device", "cuda", "--size", "tiny" if args.emulated else "full", "--json", found,
+            limit=120)
+    kernels = table.found["kernels"] = json.loads(found.read_text())
     copy = kernels["copy_bytes_per_s"]
-    row("copy on the device", f"{copy / 1e12:.2f} TB/s, read and written")
+    table.add("limits of the same run", f"copy {copy / 1e12:.2f} TB/s, read and written; "
+              f"square product of bf16 {kernels['product_flops_per_s'] / 1e12:.0f} TFLOP/s")
+    least = 0 if args.emulated else 256e6  # several times the second-level cache
+    shares = {}
     for k in kernels["lines"]:
-        rate = k["bytes"] / k["best_us"] * 1e6
-        if k["bytes"] > 256e6 and k["flops"] / k["bytes"] < 20:
-            row(f"  {k['op']} {k['shapes']}", f"{rate / 1e12:.2f} TB/s, {100 * rate / copy:.0f} % of copy", "85 %",
-                rate >= 0.85 * copy)
+        if k["bytes"] > least and k["flops"] < 20 * k["bytes"]:
+            shares.setdefault(k["op"], []).append(k["bytes"] / k["best_us"] * 1e6 / copy)
+    if not shares:
+        raise Missing("no kernel is bound by memory")
+    for op, of_copy in sorted(shares.items(), key=lambda item: min(item[1])):
+        low, high = 100 * min(of_copy), 100 * max(of_copy)
+        table.judge(f"  {op}, shapes: {len(of_copy)}", f"{low:.0f} to {high:.0f} % of the copy rate", "85 %", low >= 85)
 
 
-def gpu_peak():
-    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
-    name = name.stdout.strip().splitlines()[0]
-    for key, peak in PEAK.items():
-        if key in name:
-            return name, peak
-    return name, float("nan")
+def measure_graph():
+    """The small GPT of the quick start, whose kernels are short."""
+    data = import_text()
+    tiny = TINY_GPT if args.emulated else []
+    ms = [bench_step("small-graph-" + graph, ROOT / "launch/recipes/quickstart_gpt.yaml", some_steps(100),
+                     [f"data.path={data}", "device.kind=cuda", "precision.compute=bf16", "device.graph=" + graph, *tiny],
+                     limit=40)["median_ms"] for graph in ("false", "true")]
+    table.judge("small GPT, device.graph off, on", f"{ms[0]:.3f} ms, {ms[1]:.3f} ms: {ms[0] / ms[1]:.2f} times as fast", "1.00",
+                ms[1] <= ms[0])
 
 
-def print_table():
-    widths = [max(len(r[i]) for r in rows) for i in range(4)]
-    print("\n" + "  ".join(t.ljust(w) for t, w in zip(("what", "measured", "goal", ""), widths)))
-    for r in rows:
-        print("  ".join(t.ljust(w) for t, w in zip(r, widths)).rstrip())
+# In the order of their weight: name, what it calls, the exit code of its failure.
+STEPS = (
+    ("kernels against the reference", compare_kernels, PARITY),
+    ("GPT-2 124M", measure_gpt, FIGURE),
+    ("PyTorch, GPT-2 124M", lambda: measure_peer("gpt2", "PyTorch: compiled, flash attention, fused AdamW", "gpt2",
+                                                 GPT_BATCH, "--sequence", GPT_SEQUENCE), FIGURE),
+    ("GPT-2 1558M", measure_large, FIGURE),
+    ("Fashion-MNIST", train_images, TRAINING),
+    ("GPT on our sources", train_text, TRAINING),
+    ("bench kernels", measure_kernels, FIGURE),
+    ("ResNet-50", measure_resnet, FIGURE),
+    ("PyTorch, ResNet-50", lambda: measure_peer("resnet", "PyTorch: compiled, channels-last", "resnet50", RESNET_BATCH),
+     FIGURE),
+    ("small GPT, graph", measure_graph, FIGURE),
+)
 
 
-def main():
-    global args
+def run_steps():
+    for name, call, code in STEPS:
+        if args.quick and call is measure_large:
+            table.add(name, "left out: --quick")
+            continue
+        try:
+            call()
+        except LeftOut as why:
+            table.add(name, f"left out: {why}")
+        except Missing as why:
+            table.fail(code)
+            table.add(name, str(why), "", "FAILED")
+        except Exception as why:  # whatever it is, the other figures are wanted
+            table.fail(code)
+            table.add(name, f"{type(why).__name__}: {why}"[:120], "", "FAILED")
+
+
+def parse():
     p = argparse.ArgumentParser()
-    for name in ("--build", "--data", "--out"):
+    for name in ("--trireme", "--parity", "--tokens", "--out"):
         p.add_argument(name, type=lambda s: pathlib.Path(s).resolve(), required=True)
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--no-peer", action="store_true")
-    args = p.parse_args()
-    name, peak = gpu_peak()
-    row("GPU", f"{name}, dense bf16 peak {peak / 1e12:.0f} TFLOP/s by its datasheet")
-    train_images()
-    train_text()
-    measure_kernels()
-    if make_random():
-        measure_gpt(peak)
-        measure_resnet()
-        if not args.quick:
-            measure_large(peak)
-    else:
-        row("steps", "left out: no numpy and h5py to make data")
-    (args.out / "results.json").write_text(json.dumps(dict(rows=rows, **results), indent=1))
-    print_table()
-    return 1 if broken else 0
+    p.add_argument("--images", type=lambda s: pathlib.Path(s).resolve(), default=pathlib.Path("/nonexistent"))
+    p.add_argument("--libraries", default="")
+    p.add_argument("--seconds", type=float, default=500)
+    p.add_argument("--most", type=float, default=600)
+    for name in ("--quick", "--no-peer", "--emulated"):
+        p.add_argument(name, action="store_true")
+    return p.parse_args()
 
 
-sys.exit(main())
+def stop(*_):
+    sys.exit(FIGURE)
+
+
+begin = time.monotonic()
+args = parse()
+end = begin + args.seconds
+table = Table(args.out)
+with tempfile.TemporaryDirectory() as folder:
+    work = pathlib.Path(folder)
+    signal.signal(signal.SIGTERM, stop)
+    (args.out / "log.txt").write_text("")
+    try:
+        gpu, peak = describe_gpu()
+        table.add("GPU", f"{gpu}; dense bf16 peak {peak / 1e12:.0f} TFLOP/s by its datasheet")
+        run_steps()
+    finally:
+        table.write()
+        print("\n" + table.text(), flush=True)
+sys.exit(table.code)
