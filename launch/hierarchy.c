@@ -137,7 +137,8 @@ void tri_compression_choose(const struct tri_gradient_options *gradient,
                                          .ranks = mesh->size[TRI_AXIS_DATA],
                                          .node = t != NULL ? t->node : 0,
                                          .nodes = t != NULL ? t->nodes : 1,
-                                         .slices = spec->slices};
+                                         .slices = spec->slices,
+                                         .local_rank = spec->local_rank};
     struct tri_compress_spec *c = &spec->compress;
 
     *c = tri_compress_spec_make(gradient, optimizer, seed, &layout);

@@ -26,7 +26,7 @@ struct tri_compress_spec {
     uint64_t seed;        /* of random choices */
     enum tri_level level; /* INTER: the slices of nodes, in two levels; else ALL */
     int rank, ranks;      /* contributors: data ranks, or nodes */
-    int slices;           /* INTER: of a node */
+    int slices, slice;    /* INTER: of a node, and this rank's (none from `slices` on) */
     struct tri_link_rate link;
 };
 
@@ -34,6 +34,7 @@ struct tri_compress_spec {
 struct tri_compress_layout {
     int rank, ranks, node, nodes;
     int slices; /* of the exchange in two levels; 0: flat */
+    int local_rank;
 };
 
 /* What gradient.compress asks for in a job; sgd's momentum is

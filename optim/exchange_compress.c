@@ -21,8 +21,12 @@ struct tri_compress_spec tri_exchange_compress_spec(const struct tri_gradient_op
                                                     const struct tri_topology *t, int slices)
 {
     static const struct tri_optimizer_options no_momentum = {.name = TRI_OPTIMIZER_CHOICE_SGD};
-    const struct tri_compress_layout layout = {
-        .rank = t->rank, .ranks = t->size, .node = t->node, .nodes = t->nodes, .slices = slices};
+    const struct tri_compress_layout layout = {.rank = t->rank,
+                                               .ranks = t->size,
+                                               .node = t->node,
+                                               .nodes = t->nodes,
+                                               .slices = slices,
+                                               .local_rank = t->local_rank};
 
     return tri_compress_spec_make(gradient, &no_momentum, 0, &layout);
 }

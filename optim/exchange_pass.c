@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define MAX_OPS 12 /* appended for a gradient that has a bucket of its own */
+#define MAX_OPS 16 /* appended for a gradient that has a bucket of its own */
 
 struct tri_exchange_spec tri_exchange_spec_make(const struct tri_gradient_options *gradient,
                                                 bool deterministic)

@@ -126,15 +126,19 @@ struct tri_op;
  *                       sum over ranks of the payloads at attrs.compress.offset; with flat: into
  *                       its elements from attrs.compress.first on, the rest stays
  *   LOWRANK_LEFT      g, residual, right [m,r] -> x [n,m], left [n,r]
- *                       x = g + residual as a matrix (first dim x rest), left = x right
+ *                       x = g + residual as a matrix (first dim x rest), left = x right; with
+ *                       attrs.compress.shape: x of that shape, 0 but for the elements of g, which
+ *                       lie in it from attrs.compress.offset on
  *   LOWRANK_RIGHT     x, left (summed) -> basis [n,r], right [m,r], residual'
  *                       basis = orthonormal columns of left, right = x^T basis, residual' = x -
  *                       basis right^T; x that is not finite spoils right
- *   LOWRANK_PRODUCT   basis, right (summed) -> g
- *                       basis right^T
+ *   LOWRANK_PRODUCT   basis, right (summed), [flat] -> g (or flat' = flat)
+ *                       basis right^T, its elements from attrs.compress.offset on; with flat: as
+ *                       DECOMPRESS
  *   COMMIT            state, new, scalars -> state' = state
- *                       new when the step is applied, else as it was; either times the change of
- *                       the loss scale, which the states of compression have in them
+ *                       the elements of new from attrs.view.offset on when the step is applied,
+ *                       else as it was; either times the change of the loss scale, which the
+ *                       states of compression have in them
  *  step
  *   STEP_BEGIN        counters -> counters' = counters
  *                       step + 1
@@ -357,7 +361,7 @@ struct tri_attr_window {
     bool tf32;    /* convolutions: as in matmul */
 };
 struct tri_attr_view {
-    int64_t offset; /* VIEW: elements from the start of the input */
+    int64_t offset; /* VIEW, COMMIT: elements from the start of the input */
     struct tri_shape shape;
 };
 struct tri_attr_comm {
@@ -377,9 +381,10 @@ struct tri_attr_compress {
     double momentum;       /* of the correction */
     bool nesterov;
     int rank, ranks;        /* this contributor, number of them */
-    int64_t offset, stride; /* DECOMPRESS: payload r starts at byte r stride + offset */
-    int64_t first;          /* DECOMPRESS: place in flat */
-    struct tri_shape shape; /* DECOMPRESS, LOWRANK_PRODUCT: of g */
+    int64_t offset, stride; /* DECOMPRESS: payload r starts at byte r stride + offset;
+                               LOWRANK_LEFT, LOWRANK_PRODUCT: elements of the matrix before g */
+    int64_t first;          /* DECOMPRESS, LOWRANK_PRODUCT: place in flat */
+    struct tri_shape shape; /* DECOMPRESS, LOWRANK_PRODUCT: of g; LOWRANK_LEFT: of x */
 };
 struct tri_attr_optimizer {
     double lr, weight_decay, momentum, beta1, beta2, eps;

@@ -48,6 +48,24 @@ const struct tri_op_info tri_op_row_COMPRESS = {.name = "compress",
                                                 .infer = infer_compress,
                                                 .flops = flops_compress};
 
+/* Of what is written: a gradient of its own, or the input [flat] with it in its place. */
+static tri_status infer_place(const struct tri_graph *g, const struct tri_op *op,
+                              enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    const struct tri_attr_compress *a = &op->attrs.compress;
+
+    dtype[0] = TRI_F32;
+    shape[0] = a->shape;
+    if (!tri_op_has(op, 2))
+        return TRI_OK;
+    TRI_TRY(tri_op_need_ndim(g, op, 2, TRI_F32, 1));
+    shape[0] = *tri_op_shape(g, op, 2);
+    if (a->first < 0 || a->first + tri_shape_count(&a->shape) > shape[0].dim[0])
+        return tri_op_refuse(g, op, 2, "elements %lld to %lld", (long long)a->first,
+                             (long long)(a->first + tri_shape_count(&a->shape)));
+    return TRI_OK;
+}
+
 /* gathered, counters, [flat] -> g or flat' */
 static tri_status infer_decompress(const struct tri_graph *g, const struct tri_op *op,
                                    enum tri_dtype *dtype, struct tri_shape *shape)
@@ -64,20 +82,11 @@ static tri_status infer_decompress(const struct tri_graph *g, const struct tri_o
                                   (long long)a->stride);
     TRI_TRY(tri_op_need_vector(g, op, 0, TRI_U8, a->ranks * a->stride));
     TRI_TRY(tri_op_need_vector(g, op, 1, TRI_I64, TRI_COUNTER_COUNT));
-    dtype[0] = TRI_F32;
-    shape[0] = a->shape;
-    if (!tri_op_has(op, 2))
-        return TRI_OK;
-    TRI_TRY(tri_op_need_ndim(g, op, 2, TRI_F32, 1));
-    shape[0] = *tri_op_shape(g, op, 2);
-    if (a->first < 0 || a->first + tri_shape_count(&a->shape) > shape[0].dim[0])
-        return tri_op_refuse(g, op, 2, "elements %lld to %lld", (long long)a->first,
-                             (long long)(a->first + tri_shape_count(&a->shape)));
-    return TRI_OK;
+    return infer_place(g, op, dtype, shape);
 }
 
-static enum tri_alias alias_decompress(const struct tri_graph *g, const struct tri_op *op, int o,
-                                       int *input)
+static enum tri_alias alias_place(const struct tri_graph *g, const struct tri_op *op, int o,
+                                  int *input)
 {
     (void)g;
     (void)o;
@@ -99,7 +108,7 @@ const struct tri_op_info tri_op_row_DECOMPRESS = {.name = "decompress",
                                                   .beside_comm = true,
                                                   .infer = infer_decompress,
                                                   .flops = flops_decompress,
-                                                  .alias = alias_decompress};
+                                                  .alias = alias_place};
 
 /* Any shape of at least two dims as a matrix. */
 static struct tri_shape as_matrix(const struct tri_shape *s)
@@ -111,14 +120,18 @@ static struct tri_shape as_matrix(const struct tri_shape *s)
 static tri_status infer_left(const struct tri_graph *g, const struct tri_op *op,
                              enum tri_dtype *dtype, struct tri_shape *shape)
 {
+    const struct tri_attr_compress *a = &op->attrs.compress;
     const struct tri_shape *x = tri_op_shape(g, op, 0), *right = tri_op_shape(g, op, 2);
 
-    if (x->ndim < 2)
+    if (x->ndim < 2 && a->shape.ndim != 2)
         return tri_op_refuse(g, op, 0, "at least two dimensions");
     TRI_TRY(tri_op_need_dtype(g, op, 0, TRI_F32));
     TRI_TRY(tri_op_need_shape(g, op, 1, TRI_F32, x));
     TRI_TRY(tri_op_need_ndim(g, op, 2, TRI_F32, 2));
-    shape[0] = as_matrix(x);
+    shape[0] = a->shape.ndim == 2 ? a->shape : as_matrix(x);
+    if (a->offset < 0 || a->offset + tri_shape_count(x) > tri_shape_count(&shape[0]))
+        return tri_op_refuse(g, op, 0, "at most %lld elements",
+                             (long long)(tri_shape_count(&shape[0]) - a->offset));
     if (right->dim[0] != shape[0].dim[1])
         return tri_op_refuse(g, op, 2, "%lld rows", (long long)shape[0].dim[1]);
     dtype[0] = dtype[1] = TRI_F32;
@@ -169,21 +182,20 @@ const struct tri_op_info tri_op_row_LOWRANK_RIGHT = {.name = "lowrank_right",
                                                      .infer = infer_right,
                                                      .flops = flops_right};
 
-/* basis [n,r], right [m,r] -> g */
+/* basis [n,r], right [m,r], [flat] -> g or flat' */
 static tri_status infer_product(const struct tri_graph *g, const struct tri_op *op,
                                 enum tri_dtype *dtype, struct tri_shape *shape)
 {
+    const struct tri_attr_compress *a = &op->attrs.compress;
     const struct tri_shape *basis = tri_op_shape(g, op, 0), *right = tri_op_shape(g, op, 1);
 
     TRI_TRY(tri_op_need_ndim(g, op, 0, TRI_F32, 2));
     TRI_TRY(tri_op_need_ndim(g, op, 1, TRI_F32, 2));
     if (right->dim[1] != basis->dim[1])
         return tri_op_refuse(g, op, 1, "%lld columns", (long long)basis->dim[1]);
-    if (tri_shape_count(&op->attrs.compress.shape) != basis->dim[0] * right->dim[0])
-        return tri_op_refuse_attr(op, "a product of another size");
-    dtype[0] = TRI_F32;
-    shape[0] = op->attrs.compress.shape;
-    return TRI_OK;
+    if (a->offset < 0 || a->offset + tri_shape_count(&a->shape) > basis->dim[0] * right->dim[0])
+        return tri_op_refuse_attr(op, "a product of fewer elements");
+    return infer_place(g, op, dtype, shape);
 }
 
 static double flops_product(const struct tri_graph *g, const struct tri_op *op)
@@ -193,21 +205,23 @@ static double flops_product(const struct tri_graph *g, const struct tri_op *op)
 
 const struct tri_op_info tri_op_row_LOWRANK_PRODUCT = {.name = "lowrank_product",
                                                        .min_in = 2,
-                                                       .max_in = 2,
+                                                       .max_in = 3,
+                                                       .optional_in = 1u << 2,
                                                        .nout = 1,
                                                        .beside_comm = true,
                                                        .infer = infer_product,
-                                                       .flops = flops_product};
+                                                       .flops = flops_product,
+                                                       .alias = alias_place};
 
-/* state, new, scalars -> state'. `new` may be the state as a matrix. */
+/* state, new, scalars -> state'. `new` may be the state as a matrix, or have more elements. */
 static tri_status infer_commit(const struct tri_graph *g, const struct tri_op *op,
                                enum tri_dtype *dtype, struct tri_shape *shape)
 {
-    const struct tri_shape *state = tri_op_shape(g, op, 0);
+    int64_t n = tri_shape_count(tri_op_shape(g, op, 0)), at = op->attrs.view.offset;
 
     TRI_TRY(tri_op_need_dtype(g, op, 1, tri_op_in(g, op, 0)->dtype));
-    if (tri_shape_count(state) != tri_shape_count(tri_op_shape(g, op, 1)))
-        return tri_op_refuse(g, op, 1, "%lld elements", (long long)tri_shape_count(state));
+    if (at < 0 || at + n > tri_shape_count(tri_op_shape(g, op, 1)))
+        return tri_op_refuse(g, op, 1, "at least %lld elements", (long long)(at + n));
     TRI_TRY(tri_op_need_vector(g, op, 2, TRI_F64, TRI_SCALAR_COUNT));
     return tri_infer_like_first(g, op, dtype, shape);
 }

@@ -314,13 +314,6 @@ def test_the_estimate_and_the_level_decide(t):
 # --- between nodes -------------------------------------------------------------------------------------
 
 
-def test_between_nodes_of_several_ranks_low_rank_is_left_out(t):
-    t.classes(64)
-    config = t.config(run=dict(steps=2, eval_every=0), model=dict(name="mlp", hidden=[24]), data=dict(path="data.h5", batch=32, grain=8),
-                      gradient=dict(hierarchy="two_level", compress=dict(name="powersgd", force=True)), debug=dict(nodes=[2, 2]))
-    t.train(config, ranks=4).expect(0, "compression powersgd: none", "slices of nodes are no matrices")
-
-
 def nodes_config(t, run, how, steps, nodes, batch, hierarchy="two_level", bucket_bytes=4096, **debug):
     return t.config(f"{run}.yaml", run=dict(dir=t.path(run), steps=steps, eval_every=0), model=dict(name="mlp", hidden=[24]),
                     data=dict(path="data.h5", batch=batch, grain=batch // 8), optimizer=dict(name="sgd", lr=0.05),
@@ -344,21 +337,54 @@ def test_between_nodes_each_slice_is_compressed(t):
         equal(t.texts("loss", "weights_hash", run=f"{name}-again"), t.texts("loss", "weights_hash", run=name), name)
 
 
+LOW_RANK = dict(name="powersgd", rank=2, force=True)
+
+
+def test_between_nodes_each_slice_has_factors(t):
+    t.classes(256)
+    loss = lambda run: float(np.mean([m["loss"] for m in t.metrics(run)][-8:]))
+    t.train(nodes_config(t, "flat", None, 40, [2, 2], 32, "flat"), ranks=4).expect(0)
+    t.train(nodes_config(t, "run", LOW_RANK, 40, [2, 2], 32), ranks=4).expect(0, "compression powersgd", "forced")
+    rest, right = residual(t, "run", 40), residual(t, "run", 40, "right.2")
+    equal(list(rest.shape), [2, 24, 12], "a row for each node")
+    equal(list(right.shape), [2, 2, 12, 2], "for each node and slice")
+    assert np.isfinite(rest).all() and all(np.abs(row).max() > 0 for row in rest)
+    assert right[0].tobytes() == right[1].tobytes() and np.abs(right[0, 0] - right[0, 1]).max() > 0, "factors of slices"
+    assert loss("run") < loss("flat") + 0.1, (loss("run"), loss("flat"))
+    t.train(nodes_config(t, "again", LOW_RANK, 20, [2, 2], 32), ranks=4).expect(0)
+    t.train(nodes_config(t, "again", LOW_RANK, 40, [2, 2], 32), ranks=4).expect(0)
+    equal(t.texts("loss", "weights_hash", run="again"), t.texts("loss", "weights_hash", run="run"), "resumed")
+
+
+def test_between_nodes_low_rank_on_other_layouts(t):
+    t.classes(256)
+    t.train(nodes_config(t, "run", LOW_RANK, 3, [2, 2], 40), "data.grain=2", ranks=4).expect(0)
+    r = t.train(nodes_config(t, "run", LOW_RANK, 4, [2, 2, 1], 40), "data.grain=2", ranks=5)
+    r.expect(0, "start fresh", "are dropped")  # 5 ranks have slices of one rank: factors of their own
+    r = t.train(nodes_config(t, "run", LOW_RANK, 5, [1, 1], 40), "data.grain=2", ranks=2)
+    r.expect(0, "spread evenly")
+    assert all(np.isfinite(m["loss"]) for m in t.metrics("run"))
+
+
 def test_between_nodes_nothing_is_lost(t):
     # one step of sgd without momentum: what was delivered and what is left make the sum
     t.classes(256)
-    how = dict(name="topk", ratio=0.2, force=True)
+    hows = dict(plain=None, few=dict(name="topk", ratio=0.2, force=True), low=LOW_RANK)
     for ranks, nodes in ((4, [2, 2]), (5, [3, 2]), (3, [2, 1])):
         batch = 8 * ranks
         for bucket in (64, 4096):
-            runs = [f"{kind}-{ranks}-{bucket}" for kind in ("plain", "few")]
-            for run, h in zip(runs, (None, how)):
-                config = nodes_config(t, run, h, 1, nodes, batch, bucket_bytes=bucket)
+            runs = {kind: f"{kind}-{ranks}-{bucket}" for kind in hows}
+            for kind, run in runs.items():
+                config = nodes_config(t, run, hows[kind], 1, nodes, batch, bucket_bytes=bucket)
                 t.train(config, "optimizer.momentum=0", "optimizer.lr=1", f"data.grain={batch // ranks}", ranks=ranks).expect(0)
-            for name, w in t.params(1, runs[0]).items():
-                rest = residual(t, runs[1], 1, name=name)
-                assert rest.shape[0] == len(nodes) and np.abs(rest).max() > 0, (name, rest.shape)
-                close(t.params(1, runs[1])[name] - rest.sum(0) / batch, w, 1e-5)
+            for name, w in t.params(1, runs["plain"]).items():
+                for kind in ("few", "low"):
+                    if kind == "low" and name.endswith("bias"):
+                        close(t.params(1, runs[kind])[name], w, 1e-5)
+                        continue
+                    rest = residual(t, runs[kind], 1, name=name)
+                    assert rest.shape[0] == len(nodes) and np.abs(rest).max() > 0, (name, rest.shape)
+                    close(t.params(1, runs[kind])[name] - rest.sum(0) / batch, w, 1e-5)
 
 
 def test_between_nodes_other_layouts_resume(t):
@@ -376,12 +402,15 @@ def test_between_nodes_other_layouts_resume(t):
 
 def test_between_nodes_a_skipped_step_leaves_residuals_alone(t):
     t.classes(256)
-    for name in ("topk", "int8"):
-        config = nodes_config(t, name, dict(name=name, ratio=0.2, force=True), 4, [2, 2], 32,
+    for name in ("topk", "int8", "powersgd"):
+        config = nodes_config(t, name, dict(name=name, ratio=0.2, rank=2, force=True), 4, [2, 2], 32,
                               inject=[dict(rank=3, step=3, where="backward", what="inf", parameter="layers.0.weight", index=5)])
         t.train(config, ranks=4).expect(0, "not finite")
         equal([m["skipped"] for m in t.metrics(name)], [0, 0, 1, 0], "skipped")
-        for p in ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"):
+        if name == "powersgd":
+            before, after = (residual(t, name, step, "right.2") for step in (2, 3))
+            assert before.tobytes() == after.tobytes(), "factors"
+        for p in ("layers.0.weight",) if name == "powersgd" else ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"):
             assert residual(t, name, 2, name=p).tobytes() == residual(t, name, 3, name=p).tobytes(), p
 
 

@@ -48,10 +48,11 @@ static __device__ inline float direction(const float *right, const int *zero, in
     return mix64((uint64_t)j * 1024 + (uint64_t)c) & 1 ? 1.0f : -1.0f;
 }
 
-/* Block i: row i of x = g + residual and of left = x right. */
+/* Block i: row i of x = g + residual and of left = x right. Elements [first, end) of x are those of
+ * g, the others 0. */
 static __global__ void __launch_bounds__(THREADS)
     left_rows(const float *g, const float *residual, const float *right, const int *zero, float *x,
-              float *left, int64_t m, int64_t r)
+              float *left, int64_t m, int64_t r, int64_t first, int64_t end)
 {
     __shared__ float shared[32 * GROUP];
     int64_t row = (int64_t)blockIdx.x * m;
@@ -60,10 +61,15 @@ static __global__ void __launch_bounds__(THREADS)
         float sum[GROUP] = {};
 
         for (int64_t j = threadIdx.x; j < m; j += THREADS) {
-            float v = c == 0 ? g[row + j] + residual[row + j] : x[row + j];
+            int64_t at = row + j;
+            float v = 0.0f;
 
+            if (c != 0)
+                v = x[at];
+            else if (at >= first && at < end)
+                v = g[at - first] + residual[at - first];
             if (c == 0)
-                x[row + j] = v;
+                x[at] = v;
 #pragma unroll
             for (int e = 0; e < GROUP; e++)
                 if (c + e < r)
@@ -110,7 +116,8 @@ static tri_status run_lowrank_left(const struct tri_kernel *kernel,
     TRI_TRY(tri_launch(find_zeros, (unsigned)r, THREADS, 0, args->stream, right, m, r, zero));
     return tri_launch(left_rows, (unsigned)k->dim[DIM_N], THREADS, 0, args->stream,
                       (const float *)args->in[0], (const float *)args->in[1], right, zero,
-                      (float *)args->out[0], (float *)args->out[1], m, r);
+                      (float *)args->out[0], (float *)args->out[1], m, r, k->attrs.compress.offset,
+                      k->attrs.compress.offset + k->count);
 }
 
 TRI_CUDA_KERNEL(lowrank_left);
@@ -186,15 +193,15 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* to = basis right^T, or x - it. */
+/* to = elements [first, first + count) of basis right^T, or x - them. */
 static __global__ void __launch_bounds__(THREADS)
-    product(const float *basis, const float *right, const float *x, float *to, int64_t n, int64_t m,
-            int64_t r)
+    product(const float *basis, const float *right, const float *x, float *to, int64_t first,
+            int64_t count, int64_t m, int64_t r)
 {
     int64_t stride = (int64_t)gridDim.x * blockDim.x;
 
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n * m; at += stride) {
-        const float *b = basis + at / m * r, *w = right + at % m * r;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride) {
+        const float *b = basis + (first + at) / m * r, *w = right + (first + at) % m * r;
         float sum = 0.0f;
 
         for (int64_t c = 0; c < r; c++)
@@ -222,7 +229,7 @@ static tri_status run_lowrank_right(const struct tri_kernel *kernel,
     TRI_TRY(tri_launch(right_rows, (unsigned)((m + WIDE - 1) / WIDE), dim3(WIDE, THREADS / WIDE), 0,
                        args->stream, x, basis, right, n, m, r));
     return tri_launch(product, tri_cuda_grid(k, n * m, THREADS), THREADS, 0, args->stream, basis,
-                      right, x, (float *)args->out[2], n, m, r);
+                      right, x, (float *)args->out[2], (int64_t)0, n * m, m, r);
 }
 
 TRI_CUDA_KERNEL(lowrank_right);
@@ -237,11 +244,13 @@ static tri_status run_lowrank_product(const struct tri_kernel *kernel,
                                       const struct tri_kernel_args *args)
 {
     const struct cuda_kernel *k = (const struct cuda_kernel *)kernel;
-    int64_t n = k->dim[DIM_N], m = k->dim[DIM_M];
+    const struct tri_attr_compress *a = &k->attrs.compress;
+    int64_t count = tri_shape_count(&a->shape);
 
-    return tri_launch(product, tri_cuda_grid(k, n * m, THREADS), THREADS, 0, args->stream,
+    return tri_launch(product, tri_cuda_grid(k, count, THREADS), THREADS, 0, args->stream,
                       (const float *)args->in[0], (const float *)args->in[1], (const float *)NULL,
-                      (float *)args->out[0], n, m, k->dim[DIM_R]);
+                      (float *)args->out[0] + a->first, a->offset, count, k->dim[DIM_M],
+                      k->dim[DIM_R]);
 }
 
 TRI_CUDA_KERNEL(lowrank_product);

@@ -275,8 +275,8 @@ template <class T>
 static tri_status run_commit_of(const struct cuda_kernel *k, const struct tri_kernel_args *args)
 {
     return tri_launch(commit<T>, tri_cuda_grid(k, k->count, THREADS), THREADS, 0, args->stream,
-                      (const T *)args->in[0], (const T *)args->in[1], (const double *)args->in[2],
-                      (T *)args->out[0], k->count);
+                      (const T *)args->in[0], (const T *)args->in[1] + k->attrs.view.offset,
+                      (const double *)args->in[2], (T *)args->out[0], k->count);
 }
 
 static tri_status run_commit(const struct tri_kernel *kernel, const struct tri_kernel_args *args)

@@ -65,9 +65,10 @@ tri_status tri_ref_lowrank_left(const struct tri_kernel *k, const struct tri_ker
     int64_t n = d->out[0].shape.dim[0], m = d->out[0].shape.dim[1], r = d->out[1].shape.dim[1];
     const float *g = args->in[0], *residual = args->in[1], *right = args->in[2];
     float *x = args->out[0], *left = args->out[1];
+    int64_t before = d->attrs.compress.offset, count = tri_ref_count(&d->in[0]);
 
     for (int64_t i = 0; i < n * m; i++)
-        x[i] = g[i] + residual[i];
+        x[i] = i < before || i >= before + count ? 0 : g[i - before] + residual[i - before];
     memset(left, 0, (size_t)(n * r) * sizeof(*left));
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++)
@@ -145,18 +146,20 @@ tri_status tri_ref_lowrank_right(const struct tri_kernel *k, const struct tri_ke
 tri_status tri_ref_lowrank_product(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
-    int64_t n = d->in[0].shape.dim[0], m = d->in[1].shape.dim[0], r = d->in[0].shape.dim[1];
+    const struct tri_attr_compress *a = &d->attrs.compress;
+    int64_t m = d->in[1].shape.dim[0], r = d->in[0].shape.dim[1];
+    int64_t count = tri_shape_count(&a->shape);
     const float *basis = args->in[0], *right = args->in[1];
-    float *g = args->out[0];
+    float *g = (float *)args->out[0] + a->first;
 
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < m; j++) {
-            float sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const float *row = basis + (a->offset + i) / m * r,
+                    *column = right + (a->offset + i) % m * r;
+        float sum = 0;
 
-            for (int64_t c = 0; c < r; c++)
-                sum += basis[i * r + c] * right[j * r + c];
-            g[i * m + j] = sum;
-        }
+        for (int64_t c = 0; c < r; c++)
+            sum += row[c] * column[c];
+        g[i] = sum;
     }
     return TRI_OK;
 }
@@ -164,15 +167,15 @@ tri_status tri_ref_lowrank_product(const struct tri_kernel *k, const struct tri_
 tri_status tri_ref_commit(const struct tri_kernel *k, const struct tri_kernel_args *args)
 {
     const struct tri_kernel_desc *d = tri_ref_desc(k);
-    const double *scalars = args->in[2];
-    size_t bytes = (size_t)tri_ref_count(&d->in[0]) * tri_dtype_bytes(d->in[0].dtype);
-
-    double change = scalars[TRI_SCALAR_SCALE_CHANGE];
+    const double *scalars = args->in[2], change = scalars[TRI_SCALAR_SCALE_CHANGE];
+    enum tri_dtype dtype = d->in[0].dtype;
+    size_t size = tri_dtype_bytes(dtype);
+    int64_t n = tri_ref_count(&d->in[0]);
 
     if (scalars[TRI_SCALAR_FINITE] != 0)
-        memcpy(args->out[0], args->in[1], bytes);
-    for (int64_t i = 0; change != 0 && i < tri_ref_count(&d->in[0]); i++)
-        tri_ref_store(d->in[0].dtype, args->out[0], i,
-                      tri_ref_load(d->in[0].dtype, args->out[0], i) * (1 + change));
+        memcpy(args->out[0], (const char *)args->in[1] + (size_t)d->attrs.view.offset * size,
+               (size_t)n * size);
+    for (int64_t i = 0; change != 0 && i < n; i++)
+        tri_ref_store(dtype, args->out[0], i, tri_ref_load(dtype, args->out[0], i) * (1 + change));
     return TRI_OK;
 }

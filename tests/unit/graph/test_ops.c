@@ -37,6 +37,11 @@ static int64_t two_bytes(const struct tri_attr_compress *a, int64_t n)
 
 static const struct tri_compressor halves = {.name = "halves", .bytes = two_bytes};
 
+/* Low rank: an n x m shape, elements before g, place in flat */
+#define ROWS(n, m, before, place)                                                                  \
+    {                                                                                              \
+        .compress = {.shape = {.ndim = 2, .dim = {n, m}}, .offset = before, .first = place }       \
+    }
 #define HALVES(total)                                                                              \
     {                                                                                              \
         .compress = {                                                                              \
@@ -159,15 +164,20 @@ static const struct infer_case cases[] = {
     {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[6,2]", "f32[5,6] f32[5,2]", PLAIN},
     {TRI_OP_LOWRANK_LEFT, "f32[5,2,3] f32[5,2,3] f32[5,2]", NULL, PLAIN},
     {TRI_OP_LOWRANK_LEFT, "f32[5] f32[5] f32[1,1]", NULL, PLAIN},
+    {TRI_OP_LOWRANK_LEFT, "f32[9] f32[9] f32[6,2]", "f32[2,6] f32[2,2]", ROWS(2, 6, 3, 0)},
+    {TRI_OP_LOWRANK_LEFT, "f32[9] f32[9] f32[6,2]", NULL, ROWS(2, 6, 4, 0)},
     {TRI_OP_LOWRANK_RIGHT, "f32[5,6] f32[5,2]", "f32[5,2] f32[6,2] f32[5,6]", PLAIN},
     {TRI_OP_LOWRANK_RIGHT, "f32[5,6] f32[6,2]", NULL, PLAIN},
-    {TRI_OP_LOWRANK_PRODUCT,
-     "f32[5,2] f32[7,2]",
-     "f32[5,7]",
-     {.compress = {.shape = {.ndim = 2, .dim = {5, 7}}}}},
-    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[7,2]", NULL, PLAIN},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[7,2]", "f32[5,7]", ROWS(5, 7, 0, 0)},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[8,2]", "f32[5,7]", ROWS(5, 7, 5, 0)},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[8,2]", NULL, ROWS(5, 7, 6, 0)},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[6,2]", NULL, ROWS(5, 7, 0, 0)},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[7,2] f32[50]", "f32[50]", ROWS(5, 7, 0, 15)},
+    {TRI_OP_LOWRANK_PRODUCT, "f32[5,2] f32[7,2] f32[50]", NULL, ROWS(5, 7, 0, 16)},
     {TRI_OP_COMMIT, "f32[5,7] f32[35] f64[16]", "f32[5,7]", PLAIN},
     {TRI_OP_COMMIT, "f32[5,7] f32[34] f64[16]", NULL, PLAIN},
+    {TRI_OP_COMMIT, "f32[5,7] f32[40] f64[16]", "f32[5,7]", {.view = {.offset = 5}}},
+    {TRI_OP_COMMIT, "f32[5,7] f32[40] f64[16]", NULL, {.view = {.offset = 6}}},
     {TRI_OP_STEP_BEGIN, "i64[8]", "i64[8]", PLAIN},
     {TRI_OP_SUMSQ, "f32[5,7]", "f64[1]", PLAIN},
     {TRI_OP_CONTROL, "f64[4] i64[8] f64[1] f64[1]", "f64[16]", PLAIN},

@@ -137,22 +137,36 @@ int cases_decompress(const struct tri_kernel_ops *ops)
 static const int64_t ranks[][3] = {{1, 1, 1}, {7, 5, 2}, {64, 33, 4}, {40, 300, 7}, {1100, 3, 5}};
 #define NRANKS 5
 
+/* Elements of the matrix before those of a piece that begins and ends within rows. */
+static int64_t before_piece(const int64_t *d)
+{
+    return d[1] / 2;
+}
+
+/* Elements of such a piece, at least 1. */
+static int64_t in_piece(const int64_t *d)
+{
+    return d[0] * d[1] - before_piece(d) - d[1] / 3;
+}
+
 int cases_lowrank_left(const struct tri_kernel_ops *ops)
 {
     int ran = 0;
 
-    for (int i = 0; i < 2 * NRANKS; i++) {
-        const int64_t *d = ranks[i / 2];
+    for (int i = 0; i < 4 * NRANKS; i++) {
+        const int64_t *d = ranks[i / 4];
+        struct tri_shape x = SHAPE(d[0], d[1]), g = i % 4 < 2 ? x : SHAPE(in_piece(d));
+        struct tri_attrs at = {.compress = {.shape = x, .offset = before_piece(d)}};
         struct kcase c;
         float *right;
 
-        kcase_init(&c, TRI_OP_LOWRANK_LEFT, NULL);
-        kcase_in(&c, TRI_F32, SHAPE(d[0], d[1]), -1, 1);
-        kcase_in(&c, TRI_F32, SHAPE(d[0], d[1]), -1, 1);
+        kcase_init(&c, TRI_OP_LOWRANK_LEFT, i % 4 < 2 ? NULL : &at);
+        kcase_in(&c, TRI_F32, g, -1, 1);
+        kcase_in(&c, TRI_F32, g, -1, 1);
         right = kcase_in(&c, TRI_F32, SHAPE(d[1], d[2]), -1, 1);
         for (int64_t j = 0; i % 2 && j < d[1]; j++)
             right[j * d[2] + d[2] / 2] = 0; /* a direction stands in */
-        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), 0, 0);
+        kcase_out(&c, TRI_F32, x, 0, 0);
         kcase_out(&c, TRI_F32, SHAPE(d[0], d[2]), 2 * tol_sum(d[1]), 0);
         ran += kcase_run(&c, ops, "lowrank_left");
     }
@@ -188,15 +202,26 @@ int cases_lowrank_product(const struct tri_kernel_ops *ops)
 {
     int ran = 0;
 
-    for (int i = 0; i < NRANKS; i++) {
-        const int64_t *d = ranks[i];
+    for (int i = 0; i < 2 * NRANKS; i++) {
+        const int64_t *d = ranks[i / 2];
         struct tri_attrs at = {.compress = {.shape = SHAPE(d[0], d[1])}};
         struct kcase c;
 
+        if (i % 2)
+            at.compress = (struct tri_attr_compress){
+                .shape = SHAPE(in_piece(d)), .offset = before_piece(d), .first = 48};
         kcase_init(&c, TRI_OP_LOWRANK_PRODUCT, &at);
         kcase_in(&c, TRI_F32, SHAPE(d[0], d[2]), -1, 1);
         kcase_in(&c, TRI_F32, SHAPE(d[1], d[2]), -1, 1);
-        kcase_out(&c, TRI_F32, SHAPE(d[0], d[1]), tol_sum(d[2]), 0);
+        if (i % 2) {
+            int64_t n = at.compress.first + in_piece(d) + 16;
+
+            kcase_in(&c, TRI_F32, SHAPE(n), -1, 1);
+            kcase_out(&c, TRI_F32, SHAPE(n), tol_sum(d[2]), 0);
+            kcase_alias(&c, TRI_ALIAS_MUST, 2);
+        } else {
+            kcase_out(&c, TRI_F32, at.compress.shape, tol_sum(d[2]), 0);
+        }
         ran += kcase_run(&c, ops, "lowrank_product");
     }
     return ran;

@@ -70,14 +70,16 @@ int cases_commit(const struct tri_kernel_ops *ops)
     const int64_t n[] = {1, 17, 1000};
     int ran = 0;
 
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 48; i++) {
+        int64_t count = n[i / 8 % 3], before = i < 24 ? 0 : 5;
+        struct tri_attrs at = {.view = {.offset = before}};
         struct kcase c;
 
-        kcase_init(&c, TRI_OP_COMMIT, NULL);
-        kcase_in(&c, TRI_F32, SHAPE(n[i / 8]), -1, 1);
-        kcase_in(&c, TRI_F32, SHAPE(n[i / 8]), -1, 1);
+        kcase_init(&c, TRI_OP_COMMIT, &at);
+        kcase_in(&c, TRI_F32, SHAPE(count), -1, 1);
+        kcase_in(&c, TRI_F32, SHAPE(count + 2 * before), -1, 1);
         step_scalars(&c, i % 8);
-        kcase_out(&c, TRI_F32, SHAPE(n[i / 8]), 0, 0);
+        kcase_out(&c, TRI_F32, SHAPE(count), 0, 0);
         kcase_alias(&c, TRI_ALIAS_MUST, 0);
         ran += kcase_run(&c, ops, "commit");
     }

@@ -22,8 +22,13 @@ static struct tri_arg arg(int64_t rows, int64_t cols)
 static void run(enum tri_op_kind kind, const struct tri_arg *in, int nin, const struct tri_arg *out,
                 int nout, void **pin, void **pout)
 {
-    struct tri_kernel_desc d = {
-        .kind = kind, .nin = nin, .nout = nout, .in = in, .out = out, .nthreads = 1};
+    struct tri_kernel_desc d = {.kind = kind,
+                                .nin = nin,
+                                .nout = nout,
+                                .in = in,
+                                .out = out,
+                                .nthreads = 1,
+                                .attrs = {.compress = {.shape = {.ndim = 2, .dim = {N, M}}}}};
     struct tri_kernel_args a = {.in = pin, .out = pout};
     struct tri_kernel *k;
 
