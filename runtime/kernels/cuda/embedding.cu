@@ -5,8 +5,9 @@
  *
  * The gradient has no atomics: a block owns BUCKET rows of the table, looks through all ids, and
  * lists its tokens in their order (LIST at a time). It sorts the list by row, then adds the rows of
- * dy, the columns shared among the threads. Each element is a sum in the order of the tokens, f32;
- * ids outside the table match nothing. */
+ * dy, the columns shared among the threads. A small table has too few such blocks to fill a device:
+ * several then share the columns. Each element is a sum in the order of the tokens, f32; ids
+ * outside the table match nothing. */
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/element.cuh"
 
@@ -17,6 +18,7 @@
 #define BUCKET  32   /* rows of the table of a block: one a lane of the sorting warp */
 #define DEPTH   4    /* ids that a thread looks at between two barriers */
 #define LIST    2048 /* tokens that a block holds */
+#define NARROW  8    /* threads that take the columns of one row, at least */
 
 template <class T> struct lookup {
     const int32_t *ids, *offset; /* offset: NULL means 0 */
@@ -113,8 +115,9 @@ template <class T> struct scatter {
     const T *dy;
     float *dtable;
     int64_t tokens, rows, width;
-    bool added; /* dtable holds what is added to; else it is written whole */
-    int lanes;  /* threads that take the columns of one row */
+    bool added;   /* dtable holds what is added to; else it is written whole */
+    int lanes;    /* threads that take the columns of one row */
+    int64_t span; /* columns of a block */
 };
 
 /* Tokens of a block: list in their order, sorted by row (those of row r of the bucket are
@@ -123,6 +126,7 @@ struct bucket {
     int token[LIST], sorted[LIST], begin[BUCKET + 1];
     unsigned char row[LIST];
     unsigned found[DEPTH][WARPS]; /* lanes of each warp whose id is the block's */
+    int count[WARPS][BUCKET];     /* of each row, in the part of the list that a warp sorts */
 };
 
 /* Appends the block's tokens among [first, first + DEPTH THREADS) to the list of n; the new n. */
@@ -159,22 +163,33 @@ static __device__ int collect(struct bucket *b, const struct scatter<T> &a, int6
     return n;
 }
 
-/* Lane r of the first warp lists the tokens of row r in their order. */
+/* Warp w has the w-th part of the list; lane r of it finds the tokens of row r in their order. */
 static __device__ void sort_bucket(struct bucket *b, int n)
 {
-    if (threadIdx.x < BUCKET) {
-        int r = (int)threadIdx.x, at = 0, before = 0;
+    int warp = (int)threadIdx.x / 32, r = (int)threadIdx.x % 32, at = 0, sum = 0;
+    int first = n * warp / WARPS, end = n * (warp + 1) / WARPS;
 
-        for (int i = 0; i < n; i++)
-            before += b->row[i] < r;
-        at = before;
-        b->begin[r] = before;
-        for (int i = 0; i < n; i++)
-            if (b->row[i] == r)
-                b->sorted[at++] = b->token[i];
-        if (r == BUCKET - 1)
-            b->begin[BUCKET] = n;
+    for (int i = first; i < end; i++)
+        sum += b->row[i] == r;
+    b->count[warp][r] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int w = 0; w < WARPS; w++) {
+        at += w < warp ? b->count[w][r] : 0;
+        sum += b->count[w][r];
     }
+    for (int row = 0; row < BUCKET; row++) {
+        int others = __shfl_sync(0xffffffffu, sum, row);
+
+        at += row < r ? others : 0;
+    }
+    if (warp == 0)
+        b->begin[r] = at;
+    if (threadIdx.x == 0)
+        b->begin[BUCKET] = n;
+    for (int i = first; i < end; i++)
+        if (b->row[i] == r)
+            b->sorted[at++] = b->token[i];
     __syncthreads();
 }
 
@@ -183,15 +198,17 @@ template <class T, int N>
 static __device__ void add_bucket(const struct bucket *b, const struct scatter<T> &a, bool fresh)
 {
     int group = (int)threadIdx.x / a.lanes, groups = THREADS / a.lanes;
-    int64_t base = (int64_t)blockIdx.x * BUCKET;
+    int64_t base = (int64_t)blockIdx.x * BUCKET, first = (int64_t)blockIdx.y * a.span;
+    int64_t last = first + a.span < a.width ? first + a.span : a.width;
 
+    first += (int64_t)((int)threadIdx.x % a.lanes) * N;
     for (int r = group; r < BUCKET && group < groups && base + r < a.rows; r += groups) {
         float *to = a.dtable + (base + r) * a.width;
         int from = b->begin[r], end = b->begin[r + 1];
 
         if (from == end && !fresh)
             continue;
-        for (int64_t c = (int64_t)((int)threadIdx.x % a.lanes) * N; c < a.width; c += a.lanes * N) {
+        for (int64_t c = first; c < last; c += a.lanes * N) {
             float s[N] = {}, v[N];
 
             for (int j = 0; j < N && !fresh; j++)
@@ -247,12 +264,26 @@ static tri_status prepare_embedding_grad(const struct tri_kernel_desc *d, struct
     return TRI_OK;
 }
 
+/* Blocks for the rows, and as many for the columns as fill the device twice. */
+template <class T, int N>
+static tri_status launch_grad(const struct cuda_kernel *k, struct scatter<T> *a, void *stream)
+{
+    int64_t narrow = NARROW * N, most = (a->width + narrow - 1) / narrow;
+    int64_t rows = (a->rows + BUCKET - 1) / BUCKET, parts = (2 * k->sm_count + rows - 1) / rows;
+
+    parts = parts < most ? parts : most;
+    a->span = ((a->width + parts - 1) / parts + narrow - 1) / narrow * narrow;
+    a->lanes = (int)(a->span / N < THREADS ? a->span / N : THREADS);
+    return tri_launch(embedding_grad<T, N>,
+                      dim3((unsigned)rows, (unsigned)((a->width + a->span - 1) / a->span)), THREADS,
+                      0, stream, *a);
+}
+
 template <class T>
 static tri_status run_embedding_grad_of(const struct cuda_kernel *k,
                                         const struct tri_kernel_args *args)
 {
     const int N = tri_lanes<T>::count;
-    unsigned blocks = (unsigned)((k->dim[1] + BUCKET - 1) / BUCKET);
     struct scatter<T> a = {
     };
 
@@ -263,12 +294,9 @@ static tri_status run_embedding_grad_of(const struct cuda_kernel *k,
     a.rows = k->dim[1];
     a.width = k->dim[2];
     a.added = k->dim[0] != 0;
-    if (a.width % N == 0 && tri_cuda_aligned(a.dy, NULL, NULL)) {
-        a.lanes = (int)column_threads(a.width, N);
-        return tri_launch(embedding_grad<T, N>, blocks, THREADS, 0, args->stream, a);
-    }
-    a.lanes = (int)column_threads(a.width, 1);
-    return tri_launch(embedding_grad<T, 1>, blocks, THREADS, 0, args->stream, a);
+    if (a.width % N == 0 && tri_cuda_aligned(a.dy, NULL, NULL))
+        return launch_grad<T, N>(k, &a, args->stream);
+    return launch_grad<T, 1>(k, &a, args->stream);
 }
 
 static tri_status run_embedding_grad(const struct tri_kernel *kernel,
