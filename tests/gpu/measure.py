@@ -66,6 +66,15 @@ class Table:
         (self.out / "results.json").write_text(json.dumps(dict(rows=self.rows, code=self.code, **self.found), indent=1))
 
 
+def kill(p):
+    """Ends a process and all that it started; one that the driver does not let go is left behind."""
+    try:
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait(10)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+
+
 def run(name, command, limit, good=(0,)):
     """Output of a command; Missing when it fails or takes too long. All that it has started is ended with it."""
     limit = min(limit, args.most, end - time.monotonic())
@@ -83,11 +92,7 @@ def run(name, command, limit, good=(0,)):
         except subprocess.TimeoutExpired:
             code = f"ended after {limit:.0f} s"
         finally:
-            try:
-                os.killpg(p.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            p.wait()
+            kill(p)
         f.seek(0)
         text = f.read()
     table.found[name + "_s"] = time.monotonic() - started

@@ -64,8 +64,9 @@ unpack() {
     tar -xJf "$pack/libraries.tar.xz" -C "$root" 2>/dev/null || "$python" -m tarfile -e "$pack/libraries.tar.xz" "$root" ||
         { echo "run.sh: $pack/libraries.tar.xz cannot be unpacked" >&2 && exit 3; }
     libraries=$lib:$lib/openmpi/lib:$lib/hdf5/openmpi:$root/lib/x86_64-linux-gnu
-    export OPAL_PREFIX=$root/usr PMIX_INSTALL_PREFIX=$lib/pmix2 OPAL_LIBDIR=$lib OPAL_PKGDATADIR=$root/usr/share/openmpi
+    export OPAL_PREFIX=$root/usr PMIX_PREFIX=$lib/pmix2
     images=$pack
+    [ ! -s "$root/commit" ] || echo "its programs are of commit $(cat "$root/commit")"
 }
 
 # Folders of CUDA: that of nvcc, and those of Python's packages with their own names (lib, no libNAME.so).

@@ -93,10 +93,12 @@ def a_wrong_kernel_is_told(folder):
     (build / "trireme-emulated").symlink_to(BUILD / "tests/emulation/trireme-emulated")
     (build / "emulated_parity").write_text("#!/bin/sh\necho 'ok     cast_cuda: 48 cases'\necho 'not ok adamw_cuda: 0 cases'\nexit 1\n")
     (build / "emulated_parity").chmod(0o755)
-    code, text = run(folder / "out", "--emulated", folder / "build", "--seconds", "10")
+    code, text = run(folder / "out", "--emulated", folder / "build", "--seconds", "10", "--quick", "--no-peer")
     assert code == 4, (code, text)
     assert rows(folder / "out")[1][3] == "FAILED" and "1 of 2" in rows(folder / "out")[1][1], text
-    assert any("no time left" in r[1] for r in rows(folder / "out")), text
+    said = {r[0].strip(): r[1] for r in rows(folder / "out")}
+    assert said["GPT-2 1558M"] == "left out: --quick" and said["PyTorch, ResNet-50"] == "left out: --no-peer", said
+    assert said["small GPT, graph"] == "no time left", said
 
 
 def no_gpu_is_said(folder):
