@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Gathers what a bare machine with a GPU lacks, for run.sh --pack: headers and libraries of Open MPI (with mpirun, its plug-ins and
 # help), HDF5, oneDNN, libyaml, hwloc and zlib with all that they need, pkg-config, the images that run.sh trains on, and our
-# programs built here, in case that machine cannot build. Run it on Debian 12 with the packages of README.md and dataset-fashion-mnist
-# installed; it needs no network.
+# programs built here, in case that machine cannot build. Run it on Debian 12 with the packages of README.md, pkgconf and
+# dataset-fashion-mnist installed; it needs no network.
 #   tests/gpu/pack.sh [--build DIR] [OUT]     DIR: a build with CUDA (build); OUT: gpu-pack
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -31,19 +31,17 @@ mapfile -t needed < <(packages_of $lib/libmpi.so $lib/libhdf5_openmpi.so $lib/li
     $lib/libpkgconf.so.3 /usr/bin/orterun "${plugins[@]}")
 mapfile -t installed < <(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${named[@]}" 2>/dev/null | awk '/^ii/ { print $2 }')
 for package in "${named[@]}"; do
-    printf '%s\n' "${installed[@]}" | grep -qx "$package" || echo "pack.sh: $package is not installed, left out" >&2
+    printf '%s\n' "${installed[@]}" | grep -qx "$package" || { echo "pack.sh: $package is not installed" >&2 && exit 1; }
 done
 
-rm -rf "$out"
 mkdir -p "$out"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 dpkg -L "${installed[@]}" "${needed[@]}" | grep -E '^(/usr)?/(include|lib|bin|etc|share/(openmpi|pmix))/' |
     grep -Ev "/(fortran|doc|man)/|\.a$|$networks" | sort -u | while read -r file; do
-    if [ -L "$file" ] || [ -f "$file" ]; then echo "$file"; fi
-done | tar --create --no-recursion --files-from - --absolute-names | tar --extract --directory "$root"
+    if [ -L "$file" ] || [ -f "$file" ]; then echo "${file#/}"; fi
+done | tar --create --directory / --no-recursion --files-from - | tar --extract --directory "$root"
 
-# What reads its own place from a file names that of this machine otherwise
 for file in libmpi.so libhdf5_openmpi.so libdnnl.so libyaml.so libhwloc.so libz.so; do
     find "$root" -name "$file" | grep -q . || { echo "pack.sh: no $file was found" >&2 && exit 1; }
 done
@@ -58,5 +56,6 @@ else
 fi
 git describe --always --dirty --exclude='*' >"$root/commit" 2>/dev/null || true
 tar --create --directory "$root" . | xz -T0 >"$out/libraries.tar.xz"
-cp /usr/share/datasets/fashion-mnist/*.gz "$out" 2>/dev/null || echo 'pack.sh: dataset-fashion-mnist is not installed: no images' >&2
+cp /usr/share/datasets/fashion-mnist/*.gz "$out" 2>/dev/null ||
+    echo 'pack.sh: dataset-fashion-mnist is not installed, so there are no images' >&2
 du -sh "$out"
