@@ -27,6 +27,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 python=${PYTHON:-python3}
+case $build in /*) ;; *) build=$PWD/$build ;; esac
 
 say() { printf '\n== [%3d s] %s\n' "$SECONDS" "$*"; }
 
@@ -56,17 +57,29 @@ export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_ess_singleton_isola
 export OMPI_MCA_hwloc_base_binding_policy=none
 
 # Where our programs, and nothing else, find libraries: other programs of the machine have libraries of their own.
-libraries='' images=/usr/share/datasets/fashion-mnist root=$work/pack
-unpack() {
-    local lib=$root/usr/lib/x86_64-linux-gnu
+libraries='' images=/usr/share/datasets/fashion-mnist
+kept=$build # a build names what lies in there, and a second run goes on with it
+[ -z "$emulated" ] || kept=$work
+root=$kept/pack
+
+unpack_archive() {
     say "unpacking $pack"
-    mkdir "$root"
-    tar -xJf "$pack/libraries.tar.xz" -C "$root" 2>/dev/null || "$python" -m tarfile -e "$pack/libraries.tar.xz" "$root" ||
-        { echo "run.sh: $pack/libraries.tar.xz cannot be unpacked" >&2 && exit 3; }
+    rm -rf "$root"
+    mkdir -p "$root"
+    tar -xJf "$pack/libraries.tar.xz" -C "$root" 2>/dev/null || "$python" -m tarfile -e "$pack/libraries.tar.xz" "$root"
+}
+
+unpack() {
+    local lib=$root/usr/lib/x86_64-linux-gnu stamp
+    stamp=$(cksum <"$pack/libraries.tar.xz") || exit 3
+    if [ "$(cat "$root/stamp" 2>/dev/null)" != "$stamp" ]; then
+        unpack_archive || { echo "run.sh: $pack/libraries.tar.xz cannot be unpacked" >&2 && exit 3; }
+        echo "$stamp" >"$root/stamp"
+    fi
+    [ ! -s "$root/commit" ] || echo "its programs are of commit $(cat "$root/commit")"
     libraries=$lib:$lib/openmpi/lib:$lib/hdf5/openmpi:$root/lib/x86_64-linux-gnu
     export OPAL_PREFIX=$root/usr PMIX_PREFIX=$lib/pmix2
     images=$pack
-    [ ! -s "$root/commit" ] || echo "its programs are of commit $(cat "$root/commit")"
 }
 
 # Folders of CUDA: that of nvcc, and those of Python's packages with their own names (lib, no libNAME.so).
@@ -80,7 +93,8 @@ cuda_folders() {
 # Headers and libraries for the compilers; a name for the linker where there is only libNAME.so.9.
 find_cuda() {
     local folder name file
-    mkdir -p "$work/cuda"
+    rm -rf "$kept/cuda"
+    mkdir -p "$kept/cuda"
     while read -r folder; do
         [ -d "$folder/include" ] && include=${include:+$include:}$folder/include
         for file in "$folder"/lib64 "$folder"/lib; do
@@ -88,7 +102,7 @@ find_cuda() {
         done
         for name in cublasLt cudnn nccl; do
             file=$(find -L "$folder/lib64" "$folder/lib" -maxdepth 1 -name "lib$name.so.*" 2>/dev/null | head -1)
-            [ -z "$file" ] || [ -e "$work/cuda/lib$name.so" ] || ln -s "$file" "$work/cuda/lib$name.so"
+            [ -z "$file" ] || [ -e "$kept/cuda/lib$name.so" ] || ln -s "$file" "$kept/cuda/lib$name.so"
         done
     done < <(cuda_folders | awk '!seen[$0]++')
 }
@@ -106,13 +120,13 @@ build_here() {
         if [ -n "$pack" ]; then
             export PKG_CONFIG_LIBDIR=$lib/pkgconfig:$lib/openmpi/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
             include=$root/usr/include:$root/usr/include/x86_64-linux-gnu:$include
-            mkdir -p "$work/bin"
-            printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$lib" "$root/usr/bin/pkgconf" >"$work/bin/pkg-config"
-            chmod +x "$work/bin/pkg-config"
-            PATH=$work/bin:$PATH
+            mkdir -p "$kept/bin"
+            printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$lib" "$root/usr/bin/pkgconf" >"$kept/bin/pkg-config"
+            chmod +x "$kept/bin/pkg-config"
+            PATH=$kept/bin:$PATH
         fi
         export C_INCLUDE_PATH=$include CPLUS_INCLUDE_PATH=$include # unlike CPATH: no warnings from them
-        export LIBRARY_PATH=${libraries:+$libraries:}$cuda_lib:$work/cuda
+        export LIBRARY_PATH=${libraries:+$libraries:}$cuda_lib:$kept/cuda
         export LDFLAGS="-Wl,-rpath-link,${libraries:+$libraries:}$cuda_lib"
         [ -f "$build/build.ninja" ] || timeout -k 5 60 meson setup "$build" -Dtests=false -Dcuda=enabled -Dwerror=false || exit 1
         timeout -k 5 240 ninja -C "$build" all tests/gpu/test_parity tests/gpu/make_tokens
@@ -125,7 +139,7 @@ warm_peer() {
     case " ${measure[*]} " in *' --no-peer '*) return ;; esac
     "$python" -c 'import torch' 2>/dev/null || return
     setsid sh -c "for m in 'gpt2 --batch 64' 'resnet50 --batch 256'; do
-        timeout -k 5 150 $python benchmarks/peers/torch_gpu.py \$m --steps 1; done" >"$work/warm.log" 2>&1 &
+        timeout -k 5 150 $python benchmarks/peers/torch_gpu.py \$m --steps 1; done" >"$out/warm.log" 2>&1 &
     warmer=$!
 }
 
@@ -138,7 +152,7 @@ else
     PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin include='' cuda_lib=''
     find_cuda
     programs=(--trireme "$build/launch/trireme" --parity "$build/tests/gpu/test_parity" --tokens "$build/tests/gpu/make_tokens")
-    ours=$PWD/$build/launch:$PWD/$build/runtime/device/cuda
+    ours=$build/launch:$build/runtime/device/cuda
     if [ -z "$built" ]; then
         say 'building'
         if ! can_build; then
