@@ -32,8 +32,9 @@ static tri_status fuse_for(const struct tri_compile_spec *s, struct tri_graph *g
 /* Such patterns among what the passes over a step made. */
 static tri_status fuse_step_for(const struct tri_compile_spec *s, struct tri_graph *g)
 {
-    return s->device->kernels[TRI_OP_MATMUL_BGRAD] != NULL ? tri_pass_fuse_bias_gradients(g)
-                                                           : TRI_OK;
+    if (s->device->kernels[TRI_OP_MATMUL_BGRAD] != NULL)
+        TRI_TRY(tri_pass_fuse_bias_gradients(g));
+    return s->device->kernels[TRI_OP_MULTI_ADAMW] != NULL ? tri_pass_fuse_updates(g) : TRI_OK;
 }
 
 /* Passes over the graph of one grain: everything that knows nothing of ranks and grains. */

@@ -93,20 +93,30 @@ static tri_status print_elements(const struct tri_session *s, tri_vid v, struct 
     return st;
 }
 
+/* Inputs of an optimizer's op from one parameter to its gradient; 0: it is another op. */
+static int gradient_distance(const struct tri_op *op)
+{
+    bool multi = op->kind == TRI_OP_MULTI_SGD || op->kind == TRI_OP_MULTI_ADAMW;
+
+    if (multi)
+        return op->attrs.optimizer.tensors;
+    return op->kind == TRI_OP_SGD || op->kind == TRI_OP_ADAMW ? 1 : 0;
+}
+
 /* The summed gradient is where the optimizer read it: after a step nothing has been put there. */
 static tri_status print_gradient(const struct tri_session *s, const char *param,
                                  struct tri_text *out)
 {
     const struct tri_graph *g = s->now->graph;
+    tri_vid v = tri_graph_find(g, param);
 
     for (int i = 0; i < g->nop; i++) {
         const struct tri_op *op = &g->op[i];
+        int distance = gradient_distance(op);
 
-        if (op->phase != TRI_PHASE_UPDATE || op->nin < 2 || op->in[0] == TRI_NONE ||
-            g->value[op->in[0]].role != TRI_ROLE_PARAM || op->kind == TRI_OP_CAST ||
-            strcmp(g->value[op->in[0]].name, param) != 0)
-            continue;
-        return print_elements(s, op->in[1], out);
+        for (int k = 0; distance > 0 && k + distance < op->nin; k++)
+            if (op->in[k] == v)
+                return print_elements(s, op->in[k + distance], out);
     }
     return TRI_OK;
 }

@@ -150,6 +150,15 @@ struct tri_op;
  *                       joint finite check, norm, clip, rate (attrs.control)
  *   SGD               w, g, [momentum], scalars -> w' = w, [momentum' = momentum]
  *   ADAMW             w, g, m, v, scalars -> w' = w, m' = m, v' = v
+ *  the same for several tensors, as a device likes it (tri_pass_fuse_updates)
+ *   MULTI_SUMSQ       g... -> f64[number of g]
+ *                       at most TRI_MULTI_SUMS
+ *   MULTI_SGD         scalars, w..., g..., [momentum...], [copy...]
+ *                     -> w'... = w, [momentum'... = momentum], [copy'... = copy]
+ *   MULTI_ADAMW       scalars, w..., g..., m..., v..., [copy...]
+ *                     -> w'... = w, m'... = m, v'... = v, [copy'... = copy]
+ *                       attrs.optimizer.tensors of each, at most TRI_MULTI; copy': w' in bf16 or
+ *                       f16, which stays as it is in a step that is skipped
  *   STEP_END          counters', scalars -> counters'' = counters'
  *   SCALE_END         loss scale f32[1], scalars -> scale' = scale
  *  faults on purpose (debug.inject)
@@ -211,6 +220,9 @@ struct tri_op;
     X(CONTROL, "control")                                                                          \
     X(SGD, "sgd")                                                                                  \
     X(ADAMW, "adamw")                                                                              \
+    X(MULTI_SUMSQ, "multi_sumsq")                                                                  \
+    X(MULTI_SGD, "multi_sgd")                                                                      \
+    X(MULTI_ADAMW, "multi_adamw")                                                                  \
     X(STEP_END, "step_end")                                                                        \
     X(SCALE_END, "scale_end")                                                                      \
     X(INJECT, "inject")
@@ -233,7 +245,10 @@ enum tri_phase {
 
 #define TRI_IGNORE_TARGET (-100)
 #define TRI_SUM_BLOCK     4096 /* elements of a block of SUMSQ */
-#define TRI_PACK_BYTES    64   /* each part of a PACK starts at a multiple of this */
+#define TRI_MULTI_SUMS    32   /* tensors of a MULTI_SUMSQ */
+#define TRI_MULTI         8    /* parameters of a MULTI_SGD or MULTI_ADAMW, of 4 outputs at most */
+#define TRI_MULTI_OUTPUTS (4 * TRI_MULTI)
+#define TRI_PACK_BYTES    64 /* each part of a PACK starts at a multiple of this */
 
 /* Floating-point operations of one element; the tanh counts as one. */
 #define TRI_FLOPS_GELU      9.0
@@ -389,6 +404,8 @@ struct tri_attr_compress {
 struct tri_attr_optimizer {
     double lr, weight_decay, momentum, beta1, beta2, eps;
     bool nesterov;
+    bool copies; /* MULTI_SGD, MULTI_ADAMW: with a copy of each parameter */
+    int tensors; /* MULTI_SGD, MULTI_ADAMW: number of parameters */
 };
 struct tri_attr_inject {
     enum tri_inject_what what;

@@ -217,6 +217,127 @@ const struct tri_op_info tri_op_row_ADAMW = {.name = "adamw",
                                              .flops = flops_adamw,
                                              .alias = alias_optimizer};
 
+/* g... -> f64[number of g] */
+static tri_status infer_multi_sumsq(const struct tri_graph *g, const struct tri_op *op,
+                                    enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    if (op->nin > TRI_MULTI_SUMS)
+        return tri_op_refuse_attr(op, "%d tensors", op->nin);
+    for (int i = 0; i < op->nin; i++)
+        TRI_TRY(tri_op_need_dtype(g, op, i, TRI_F32));
+    dtype[0] = TRI_F64;
+    shape[0] = tri_shape_1(op->nin);
+    return TRI_OK;
+}
+
+static double flops_multi(const struct tri_graph *g, const struct tri_op *op, int first, int end,
+                          double each)
+{
+    double sum = 0;
+
+    for (int i = first; i < end; i++)
+        sum += each * (double)tri_shape_count(tri_op_shape(g, op, i));
+    return sum;
+}
+
+static double flops_multi_sumsq(const struct tri_graph *g, const struct tri_op *op)
+{
+    return flops_multi(g, op, 0, op->nin, 2);
+}
+
+const struct tri_op_info tri_op_row_MULTI_SUMSQ = {.name = "multi_sumsq",
+                                                   .min_in = 1,
+                                                   .max_in = -1,
+                                                   .nout = 1,
+                                                   .infer = infer_multi_sumsq,
+                                                   .flops = flops_multi_sumsq};
+
+/* Kind of tensor (w, g, momentum or m, v, copy) that output `o` of a MULTI_SGD or MULTI_ADAMW has:
+ * all but the gradient. */
+static int multi_kind(const struct tri_op *op, int o)
+{
+    int kind = o / op->attrs.optimizer.tensors;
+
+    return kind == 0 ? 0 : kind + 1;
+}
+
+/* scalars, then each kind of tensor `tensors` times */
+static tri_status infer_multi(const struct tri_graph *g, const struct tri_op *op, int least,
+                              int most, enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    const struct tri_attr_optimizer *a = &op->attrs.optimizer;
+    int n = a->tensors, kinds = n > 0 ? (op->nin - 1) / n : 0;
+
+    if (n < 1 || n > TRI_MULTI || op->nin != 1 + kinds * n || kinds < least + a->copies ||
+        kinds > most + a->copies)
+        return tri_op_refuse_attr(op, "%d inputs for %d parameters", op->nin, n);
+    TRI_TRY(tri_op_need_vector(g, op, 0, TRI_F64, TRI_SCALAR_COUNT));
+    for (int i = 0; i < kinds * n; i++) {
+        bool copy = a->copies && i / n == kinds - 1;
+        enum tri_dtype t = copy ? tri_op_in(g, op, 1 + i)->dtype : TRI_F32;
+
+        if (copy && tri_dtype_bytes(t) != 2)
+            return tri_op_refuse(g, op, 1 + i, "16 bits");
+        TRI_TRY(tri_op_need_shape(g, op, 1 + i, t, tri_op_shape(g, op, 1 + i % n)));
+    }
+    for (int o = 0; o < TRI_MULTI_OUTPUTS; o++) {
+        int kind = multi_kind(op, o);
+
+        shape[o].ndim = -1;
+        if (kind >= kinds)
+            continue;
+        shape[o] = *tri_op_shape(g, op, 1 + o % n);
+        dtype[o] = tri_op_in(g, op, 1 + kind * n + o % n)->dtype;
+    }
+    return TRI_OK;
+}
+
+static tri_status infer_multi_sgd(const struct tri_graph *g, const struct tri_op *op,
+                                  enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    return infer_multi(g, op, 2, 3, dtype, shape);
+}
+
+static tri_status infer_multi_adamw(const struct tri_graph *g, const struct tri_op *op,
+                                    enum tri_dtype *dtype, struct tri_shape *shape)
+{
+    return infer_multi(g, op, 4, 4, dtype, shape);
+}
+
+static double flops_multi_sgd(const struct tri_graph *g, const struct tri_op *op)
+{
+    return flops_multi(g, op, 1, 1 + op->attrs.optimizer.tensors, 7);
+}
+
+static double flops_multi_adamw(const struct tri_graph *g, const struct tri_op *op)
+{
+    return flops_multi(g, op, 1, 1 + op->attrs.optimizer.tensors, 16);
+}
+
+static enum tri_alias alias_multi(const struct tri_graph *g, const struct tri_op *op, int o,
+                                  int *input)
+{
+    int n = op->attrs.optimizer.tensors;
+
+    (void)g;
+    *input = 1 + multi_kind(op, o) * n + o % n;
+    return TRI_ALIAS_MUST;
+}
+
+#define MULTI(KIND, text, multi_infer, multi_flops)                                                \
+    const struct tri_op_info tri_op_row_##KIND = {.name = text,                                    \
+                                                  .min_in = 3,                                     \
+                                                  .max_in = -1,                                    \
+                                                  .nout = TRI_MULTI_OUTPUTS,                       \
+                                                  .optional_out = UINT32_MAX,                      \
+                                                  .side_effect = true,                             \
+                                                  .infer = multi_infer,                            \
+                                                  .flops = multi_flops,                            \
+                                                  .alias = alias_multi};
+MULTI(MULTI_SGD, "multi_sgd", infer_multi_sgd, flops_multi_sgd)
+MULTI(MULTI_ADAMW, "multi_adamw", infer_multi_adamw, flops_multi_adamw)
+#undef MULTI
+
 /* x, counters -> x' */
 static tri_status infer_inject(const struct tri_graph *g, const struct tri_op *op,
                                enum tri_dtype *dtype, struct tri_shape *shape)

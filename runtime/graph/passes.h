@@ -35,6 +35,11 @@ tri_status tri_pass_fuse_products(struct tri_graph *g) TRI_CHECKED;
  * passes over a step, whose running totals it takes along. */
 tri_status tri_pass_fuse_bias_gradients(struct tri_graph *g) TRI_CHECKED;
 
+/* SUMSQ of gradients -> MULTI_SUMSQ; SGD and ADAMW of the same settings, each with the CAST of the
+ * updated parameter onto its copy -> MULTI_SGD, MULTI_ADAMW where the first stood: for a device
+ * whose table has these kinds, behind all passes over a step. Same results to the bit. */
+tri_status tri_pass_fuse_updates(struct tri_graph *g) TRI_CHECKED;
+
 /* pipeline (one stage): lays out this rank's grains in sequence. The result is a step graph: the
  * ops of the grain graph once per local grain (INPUT and OUTPUT values become
  * "<name>.<grain>" with value.grain set, TEMP values are copied, PARAM and STATE shared), and each

@@ -28,7 +28,7 @@ static bool is_half(const struct tri_arg *a)
 bool tri_kernel_needs_widening(const struct tri_kernel_desc *d)
 {
     if (d->kind == TRI_OP_ADD || d->kind == TRI_OP_CAST || d->kind == TRI_OP_SUMSQ ||
-        d->kind == TRI_OP_INJECT)
+        d->kind == TRI_OP_INJECT || d->kind == TRI_OP_MULTI_SGD || d->kind == TRI_OP_MULTI_ADAMW)
         return false;
     for (int i = 0; i < d->nin; i++)
         if (is_half(&d->in[i]))

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_OUTPUTS = 8, SHAPE_TEXT_BYTES = 128, ERROR_BYTES = 512 };
+enum { MAX_OUTPUTS = TRI_MULTI_OUTPUTS, SHAPE_TEXT_BYTES = 128, ERROR_BYTES = 512 };
 
 const char *tri_value_name(const struct tri_program *p, tri_vid v)
 {

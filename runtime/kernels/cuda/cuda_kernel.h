@@ -17,7 +17,7 @@ struct cuda_kernel {
     enum tri_dtype from, to; /* of in[0] and out[0] */
     int64_t count;           /* elements of in[0] */
     int64_t rows, cols;      /* in[0] as a matrix */
-    int64_t dim[8];          /* what the kernel puts there */
+    int64_t dim[12];         /* what the kernel puts there */
     int sm_count;
     size_t shared_bytes; /* that a block may opt in to */
 };

@@ -62,6 +62,9 @@ static inline bool tri_arg_present(const struct tri_arg *arg, int i, int n)
     X(CONTROL, control)                                                                            \
     X(SGD, sgd)                                                                                    \
     X(ADAMW, adamw)                                                                                \
+    X(MULTI_SUMSQ, multi_sumsq)                                                                    \
+    X(MULTI_SGD, multi_sgd)                                                                        \
+    X(MULTI_ADAMW, multi_adamw)                                                                    \
     X(STEP_END, step_end)                                                                          \
     X(SCALE_END, scale_end)                                                                        \
     X(BATCHNORM, batchnorm)                                                                        \

@@ -6,6 +6,8 @@
  * formulas of CONTROL are those of the processor (control_formula.h), in f64. */
 #include "runtime/kernels/cuda/cuda_kernels.h"
 #include "runtime/kernels/cuda/element.cuh"
+
+#include "runtime/core/memory.h"
 #include "runtime/kernels/inject.h"
 
 #include <math.h>
@@ -119,13 +121,11 @@ template <class T> static __device__ inline double squares(const T *p)
     return s;
 }
 
-/* part[b]: sum of squares of block b. */
+/* Sum of squares of elements [first, first + TRI_SUM_BLOCK) of n, in every thread. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS) sumsq(const T *g, int64_t n, double *part)
+static __device__ inline double sum_block(const T *g, int64_t n, int64_t first, double *shared)
 {
     const int N = tri_lanes<T>::count;
-    __shared__ double shared[32];
-    int64_t first = (int64_t)blockIdx.x * TRI_SUM_BLOCK;
     int64_t end = first + TRI_SUM_BLOCK < n ? first + TRI_SUM_BLOCK : n;
     int64_t whole = (uintptr_t)g % 16 == 0 ? end - (end - first) % N : first;
     double s = 0.0;
@@ -135,6 +135,27 @@ static __global__ void __launch_bounds__(THREADS) sumsq(const T *g, int64_t n, d
     for (int64_t i = whole + threadIdx.x; i < end; i += THREADS)
         s += wide(g[i]) * wide(g[i]);
     tri_block_sum<1>(&s, shared);
+    return s;
+}
+
+/* part[0..n) added, in every thread. */
+static __device__ inline double add_parts(const double *part, int64_t n, double *shared)
+{
+    double s = 0.0;
+
+    for (int64_t i = threadIdx.x; i < n; i += THREADS)
+        s += part[i];
+    tri_block_sum<1>(&s, shared);
+    return s;
+}
+
+/* part[b]: sum of squares of block b. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS) sumsq(const T *g, int64_t n, double *part)
+{
+    __shared__ double shared[32];
+    double s = sum_block(g, n, (int64_t)blockIdx.x * TRI_SUM_BLOCK, shared);
+
     if (threadIdx.x == 0)
         part[blockIdx.x] = s;
 }
@@ -143,11 +164,8 @@ static __global__ void __launch_bounds__(THREADS)
     add_blocks(const double *part, int64_t n, double *total)
 {
     __shared__ double shared[32];
-    double s = 0.0;
+    double s = add_parts(part, n, shared);
 
-    for (int64_t i = threadIdx.x; i < n; i += THREADS)
-        s += part[i];
-    tri_block_sum<1>(&s, shared);
     if (threadIdx.x == 0)
         *total = s;
 }
@@ -186,6 +204,90 @@ static tri_status run_sumsq(const struct tri_kernel *kernel, const struct tri_ke
 }
 
 TRI_CUDA_KERNEL(sumsq);
+
+/* Gradients of a MULTI_SUMSQ. */
+struct gradients {
+    const float *g[TRI_MULTI_SUMS];
+    int64_t count[TRI_MULTI_SUMS];
+    unsigned first[TRI_MULTI_SUMS + 1]; /* block of a gradient's first elements */
+};
+
+/* part[b]: sum of squares of block b, as sumsq computes it. */
+static __global__ void __launch_bounds__(THREADS)
+    multi_sumsq(const __grid_constant__ struct gradients a, double *part)
+{
+    __shared__ double shared[32];
+    int t = 0;
+    double s;
+
+    while (blockIdx.x >= a.first[t + 1])
+        t++;
+    s = sum_block(a.g[t], a.count[t], (int64_t)(blockIdx.x - a.first[t]) * TRI_SUM_BLOCK, shared);
+    if (threadIdx.x == 0)
+        part[blockIdx.x] = s;
+}
+
+/* Block t: the sum of gradient t, as add_blocks computes it. */
+static __global__ void __launch_bounds__(THREADS)
+    add_multi_blocks(const __grid_constant__ struct gradients a, const double *part, double *total)
+{
+    __shared__ double shared[32];
+    unsigned first = a.first[blockIdx.x];
+    double s = add_parts(part + first, a.first[blockIdx.x + 1] - first, shared);
+
+    if (threadIdx.x == 0)
+        total[blockIdx.x] = s;
+}
+
+struct multi_sumsq_kernel {
+    struct tri_kernel base;
+    struct gradients plan; /* without pointers */
+    int n;
+};
+
+static void destroy_multi_sumsq(struct tri_kernel *k)
+{
+    tri_free(k);
+}
+
+static tri_status prepare_multi_sumsq(const struct tri_kernel_desc *d, struct tri_kernel **out)
+{
+    struct multi_sumsq_kernel *k = (struct multi_sumsq_kernel *)tri_calloc(1, sizeof(*k), "kernel");
+
+    if (k == NULL)
+        return tri_fail(TRI_ERR_NOMEM, "kernel \"multi_sumsq\": out of memory");
+    k->base.ops = &tri_cuda_multi_sumsq;
+    k->n = d->nin;
+    for (int t = 0; t < d->nin; t++) {
+        int64_t count = tri_shape_count(&d->in[t].shape);
+
+        k->plan.count[t] = count;
+        k->plan.first[t + 1] =
+            k->plan.first[t] + (unsigned)((count + TRI_SUM_BLOCK - 1) / TRI_SUM_BLOCK);
+    }
+    k->base.scratch_bytes = k->plan.first[d->nin] * sizeof(double);
+    *out = &k->base;
+    return TRI_OK;
+}
+
+static tri_status run_multi_sumsq(const struct tri_kernel *kernel,
+                                  const struct tri_kernel_args *args)
+{
+    const struct multi_sumsq_kernel *k = (const struct multi_sumsq_kernel *)kernel;
+    struct gradients a = k->plan;
+    double *part = (double *)args->scratch;
+
+    for (int t = 0; t < k->n; t++)
+        a.g[t] = (const float *)args->in[t];
+    TRI_TRY(tri_launch(multi_sumsq, a.first[k->n], THREADS, 0, args->stream, a, part));
+    return tri_launch(add_multi_blocks, (unsigned)k->n, THREADS, 0, args->stream, a,
+                      (const double *)part, (double *)args->out[0]);
+}
+
+const struct tri_kernel_ops tri_cuda_multi_sumsq = {.name = "multi_sumsq_cuda",
+                                                    .prepare = prepare_multi_sumsq,
+                                                    .run = run_multi_sumsq,
+                                                    .destroy = destroy_multi_sumsq};
 
 struct sums {
     const double *value[SUMS];

@@ -92,6 +92,9 @@ double tri_ref_dropout_scale(const struct tri_rng_key *key, uint64_t index, doub
     X(CONTROL, control)                                                                            \
     X(SGD, sgd)                                                                                    \
     X(ADAMW, adamw)                                                                                \
+    X(MULTI_SUMSQ, multi_sumsq)                                                                    \
+    X(MULTI_SGD, multi_sgd)                                                                        \
+    X(MULTI_ADAMW, multi_adamw)                                                                    \
     X(STEP_END, step_end)                                                                          \
     X(SCALE_END, scale_end)                                                                        \
     X(INJECT, inject)

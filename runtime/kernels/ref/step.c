@@ -42,9 +42,8 @@ tri_status tri_ref_scale_end(const struct tri_kernel *k, const struct tri_kernel
 
 /* Sum of squares: blocks of TRI_SUM_BLOCK elements by index, then the blocks in order, so that any
  * number of threads and a split at block borders give the same bits. */
-tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_args *args)
+static double sum_of_squares(const struct tri_arg *g, const void *p)
 {
-    const struct tri_arg *g = &tri_ref_desc(k)->in[0];
     int64_t n = tri_ref_count(g);
     double total = 0;
 
@@ -52,13 +51,27 @@ tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_arg
         double block = 0;
 
         for (int64_t i = first; i < n && i < first + TRI_SUM_BLOCK; i++) {
-            double x = tri_ref_load(g->dtype, args->in[0], i);
+            double x = tri_ref_load(g->dtype, p, i);
 
             block += x * x;
         }
         total += block;
     }
-    *(double *)args->out[0] = total;
+    return total;
+}
+
+tri_status tri_ref_sumsq(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    *(double *)args->out[0] = sum_of_squares(&tri_ref_desc(k)->in[0], args->in[0]);
+    return TRI_OK;
+}
+
+tri_status tri_ref_multi_sumsq(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+
+    for (int i = 0; i < d->nin; i++)
+        ((double *)args->out[0])[i] = sum_of_squares(&d->in[i], args->in[i]);
     return TRI_OK;
 }
 
@@ -75,56 +88,112 @@ tri_status tri_ref_control(const struct tri_kernel *k, const struct tri_kernel_a
 
 /* Stochastic gradient descent as PyTorch's torch.optim.SGD (dampening 0), g already the clipped
  * mean gradient: g += decay w;  buf = momentum buf + g (a zero buffer at first gives g);  w -= lr
- * (nesterov ? g + momentum buf : buf) */
-tri_status tri_ref_sgd(const struct tri_kernel *k, const struct tri_kernel_args *args)
+ * (nesterov ? g + momentum buf : buf). In place; buf NULL: without momentum. */
+static void step_sgd(const struct tri_attr_optimizer *o, const double *scalars, int64_t n, float *w,
+                     const float *grad, float *buf)
 {
-    const struct tri_kernel_desc *d = tri_ref_desc(k);
-    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
-    const float *w = args->in[0], *grad = args->in[1], *buf = args->in[2];
-    const double *scalars = args->in[3];
-    float *w_out = args->out[0], *buf_out = buf ? args->out[1] : NULL;
     double lr = o->lr * scalars[TRI_SCALAR_LR_FACTOR], scale = scalars[TRI_SCALAR_GRAD_SCALE];
 
-    if (scalars[TRI_SCALAR_FINITE] == 0)
-        return TRI_OK;
-    for (int64_t i = 0, n = tri_ref_count(&d->in[0]); i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         double g = grad[i] * scale + o->weight_decay * w[i], v = g;
 
-        if (buf) {
+        if (buf != NULL) {
             v = o->momentum * buf[i] + g;
-            buf_out[i] = (float)v;
+            buf[i] = (float)v;
             v = o->nesterov ? g + o->momentum * v : v;
         }
-        w_out[i] = (float)(w[i] - lr * v);
+        w[i] = (float)(w[i] - lr * v);
     }
-    return TRI_OK;
 }
 
 /* AdamW as PyTorch's torch.optim.AdamW (Loshchilov and Hutter, "Decoupled weight decay
  * regularization", 2019), with c_i = 1 - beta_i ^ update from the scalars: w -= lr decay w;  m = b1
- * m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w -= lr (m / c1) / (sqrt(v / c2) + eps) */
-tri_status tri_ref_adamw(const struct tri_kernel *k, const struct tri_kernel_args *args)
+ * m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w -= lr (m / c1) / (sqrt(v / c2) + eps). In place. */
+static void step_adamw(const struct tri_attr_optimizer *o, const double *scalars, int64_t n,
+                       float *w, const float *grad, float *m, float *v)
 {
-    const struct tri_kernel_desc *d = tri_ref_desc(k);
-    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
-    const float *w = args->in[0], *grad = args->in[1], *m = args->in[2], *v = args->in[3];
-    const double *scalars = args->in[4];
-    float *w_out = args->out[0], *m_out = args->out[1], *v_out = args->out[2];
     double lr = o->lr * scalars[TRI_SCALAR_LR_FACTOR], scale = scalars[TRI_SCALAR_GRAD_SCALE];
     double c1 = scalars[TRI_SCALAR_BIAS1], c2 = scalars[TRI_SCALAR_BIAS2];
 
-    if (scalars[TRI_SCALAR_FINITE] == 0)
-        return TRI_OK;
-    for (int64_t i = 0, n = tri_ref_count(&d->in[0]); i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         double g = grad[i] * scale;
         double m1 = o->beta1 * m[i] + (1 - o->beta1) * g;
         double v1 = o->beta2 * v[i] + (1 - o->beta2) * g * g;
 
-        w_out[i] =
+        w[i] =
             (float)(w[i] * (1 - lr * o->weight_decay) - lr * (m1 / c1) / (sqrt(v1 / c2) + o->eps));
-        m_out[i] = (float)m1;
-        v_out[i] = (float)v1;
+        m[i] = (float)m1;
+        v[i] = (float)v1;
     }
+}
+
+tri_status tri_ref_sgd(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const double *scalars = args->in[3];
+
+    if (scalars[TRI_SCALAR_FINITE] != 0)
+        step_sgd(&d->attrs.optimizer, scalars, tri_ref_count(&d->in[0]), args->out[0], args->in[1],
+                 args->in[2] != NULL ? args->out[1] : NULL);
+    return TRI_OK;
+}
+
+tri_status tri_ref_adamw(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const double *scalars = args->in[4];
+
+    if (scalars[TRI_SCALAR_FINITE] != 0)
+        step_adamw(&d->attrs.optimizer, scalars, tri_ref_count(&d->in[0]), args->out[0],
+                   args->in[1], args->out[1], args->out[2]);
+    return TRI_OK;
+}
+
+/* The parameters' 16-bit copies, behind the other kinds of tensors. */
+static void round_copies(const struct tri_kernel_desc *d, const struct tri_kernel_args *args)
+{
+    int n = d->attrs.optimizer.tensors, kinds = (d->nin - 1) / n;
+
+    for (int t = 0; t < n; t++) {
+        const struct tri_arg *copy = &d->in[1 + (kinds - 1) * n + t];
+        const float *w = args->out[t];
+
+        for (int64_t i = 0; i < tri_ref_count(copy); i++)
+            tri_ref_store(copy->dtype, args->out[(kinds - 2) * n + t], i, (double)w[i]);
+    }
+}
+
+tri_status tri_ref_multi_sgd(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
+    const double *scalars = args->in[0];
+    int n = o->tensors, kinds = (d->nin - 1) / n - o->copies;
+
+    if (scalars[TRI_SCALAR_FINITE] == 0)
+        return TRI_OK;
+    for (int t = 0; t < n; t++)
+        step_sgd(o, scalars, tri_ref_count(&d->in[1 + t]), args->out[t], args->in[1 + n + t],
+                 kinds > 2 ? args->out[n + t] : NULL);
+    if (o->copies)
+        round_copies(d, args);
+    return TRI_OK;
+}
+
+tri_status tri_ref_multi_adamw(const struct tri_kernel *k, const struct tri_kernel_args *args)
+{
+    const struct tri_kernel_desc *d = tri_ref_desc(k);
+    const struct tri_attr_optimizer *o = &d->attrs.optimizer;
+    const double *scalars = args->in[0];
+    int n = o->tensors;
+
+    if (scalars[TRI_SCALAR_FINITE] == 0)
+        return TRI_OK;
+    for (int t = 0; t < n; t++)
+        step_adamw(o, scalars, tri_ref_count(&d->in[1 + t]), args->out[t], args->in[1 + n + t],
+                   args->out[n + t], args->out[2 * n + t]);
+    if (o->copies)
+        round_copies(d, args);
     return TRI_OK;
 }
 

@@ -37,6 +37,11 @@ static int64_t two_bytes(const struct tri_attr_compress *a, int64_t n)
 
 static const struct tri_compressor halves = {.name = "halves", .bytes = two_bytes};
 
+/* Several parameters, with or without copies */
+#define MULTI(n, copy)                                                                             \
+    {                                                                                              \
+        .optimizer = {.tensors = n, .copies = copy }                                               \
+    }
 /* Low rank: an n x m shape, elements before g, place in flat */
 #define ROWS(n, m, before, place)                                                                  \
     {                                                                                              \
@@ -200,6 +205,19 @@ static const struct infer_case cases[] = {
     {TRI_OP_LAYERNORM, "f16[4,6] f32[6] f32[6] f16[4,6]", "f16[4,6] f32[4] f32[4] f16[4,6]", PLAIN},
     {TRI_OP_LAYERNORM, "f16[4,6] f16[6] f32[6]", NULL, PLAIN},
     {TRI_OP_SOFTMAX_XENT_FUSED, "bf16[4,6] i32[4] f32[1]", "f64[4] bf16[4,6]", PLAIN},
+    {TRI_OP_MULTI_SUMSQ, "f32[5,7] f32[3]", "f64[2]", PLAIN},
+    {TRI_OP_MULTI_SUMSQ, "f32[5,7] bf16[3]", NULL, PLAIN},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[2,3] f32[5] f32[2,3]", "f32[5] f32[2,3]", MULTI(2, 0)},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[7] f32[5] f32[7] f32[5] f32[7]",
+     "f32[5] f32[7] f32[5] f32[7]", MULTI(2, 0)},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[5] bf16[5]", "f32[5] bf16[5]", MULTI(1, 1)},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[5] f32[5]", NULL, MULTI(1, 1)},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[7] f32[5] f32[5]", NULL, MULTI(2, 0)},
+    {TRI_OP_MULTI_SGD, "f64[16] f32[5] f32[7] f32[5]", NULL, MULTI(2, 0)},
+    {TRI_OP_MULTI_ADAMW, "f64[16] f32[5] f32[5] f32[5] f32[5] f16[5]",
+     "f32[5] f32[5] f32[5] f16[5]", MULTI(1, 1)},
+    {TRI_OP_MULTI_ADAMW, "f64[16] f32[5] f32[5] f32[5]", NULL, MULTI(1, 0)},
+    {TRI_OP_MULTI_ADAMW, "f64[16] f32[5] f32[5] f32[5] f32[5]", NULL, MULTI(9, 0)},
     {TRI_OP_CAST, "f32[5] bf16[5]", "bf16[5]", {.cast = {TRI_BF16}}},
     {TRI_OP_CAST, "f32[5] f16[5]", NULL, {.cast = {TRI_BF16}}},
     {TRI_OP_INJECT, "f32[5] i64[8]", "f32[5]", PLAIN},
@@ -241,9 +259,12 @@ static int make_inputs(struct tri_graph *g, const char *words, tri_vid *in)
 static void describe(const struct tri_graph *g, const struct tri_op *op, char *text, size_t bytes)
 {
     size_t at = 0;
+    int n = op->nout;
 
     text[0] = '\0';
-    for (int o = 0; o < op->nout; o++) {
+    while (op->nout == TRI_MULTI_OUTPUTS && op->out[n - 1] == TRI_NONE)
+        n--;
+    for (int o = 0; o < n; o++) {
         const char *space = o > 0 ? " " : "";
 
         if (op->out[o] == TRI_NONE) {

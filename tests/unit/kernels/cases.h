@@ -42,6 +42,9 @@
     X(SUMSQ, sumsq)                                                                                \
     X(SGD, sgd)                                                                                    \
     X(ADAMW, adamw)                                                                                \
+    X(MULTI_SUMSQ, multi_sumsq)                                                                    \
+    X(MULTI_SGD, multi_sgd)                                                                        \
+    X(MULTI_ADAMW, multi_adamw)                                                                    \
     X(MSE, mse)                                                                                    \
     X(MSE_GRAD, mse_grad)                                                                          \
     X(COMPRESS, compress)                                                                          \

@@ -5,7 +5,7 @@
 
 #include "runtime/kernels/kernels.h"
 
-#define KCASE_ARGS 12
+#define KCASE_ARGS 48
 #define KCASE_EPS  0x1p-23 /* one unit in the last place of a float in [1, 2) */
 
 #define SHAPE(...)                                                                                 \

@@ -3,6 +3,8 @@
 #include "optim/update_pass.h"
 #include "tests/unit/optim/fixture.h"
 
+#include "runtime/graph/passes.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -95,6 +97,51 @@ Test(update_pass, groups_reach_the_optimizers)
         cr_assert_eq(a->weight_decay, i == 0 || i == 4 ? 0.125 : 0, "'%s'", params[i]);
     }
     tri_graph_destroy(g);
+}
+
+/* Parameters of a joined op: behind the scalars, by their names. */
+static void joins(const struct tri_graph *g, const struct tri_op *op, const char *const *names,
+                  int n)
+{
+    cr_assert_eq(op->attrs.optimizer.tensors, n);
+    for (int i = 0; i < n; i++) {
+        cr_assert_str_eq(g->value[op->in[1 + i]].name, names[i]);
+        cr_assert_eq(g->value[op->in[1 + n + i]].producer < g->value[op->out[i]].producer, true);
+    }
+}
+
+Test(update_pass, a_device_gets_one_op_for_several_parameters)
+{
+    static const char *const matrices[] = {"last.weight", "first.weight"};
+    static const char *const vectors[] = {"last.bias", "norm.weight", "norm.bias", "first.bias"};
+    const struct tri_group_rules rules = {.lr = 0.25, .weight_decay = 0.125};
+
+    for (int kind = 0; kind < 3; kind++) { /* adamw, sgd with momentum, sgd */
+        const struct tri_update_spec spec = {.kind = kind == 0 ? TRI_OPTIMIZER_ADAMW
+                                                               : TRI_OPTIMIZER_SGD,
+                                             .momentum = kind == 1 ? 0.9 : 0};
+        enum tri_op_kind multi = kind == 0 ? TRI_OP_MULTI_ADAMW : TRI_OP_MULTI_SGD;
+        struct tri_graph *g = step_graph(1, 0);
+
+        GOOD(tri_pass_groups(g, &rules, NULL));
+        GOOD(tri_pass_update(g, &spec));
+        GOOD(tri_pass_fuse_updates(g));
+        cr_assert_null(nth_op(g, TRI_OP_SGD, 0));
+        cr_assert_null(nth_op(g, TRI_OP_ADAMW, 0));
+        cr_assert_null(nth_op(g, TRI_OP_SUMSQ, 0));
+        cr_assert_null(nth_op(g, multi, 2));
+        joins(g, nth_op(g, multi, 0), matrices, 2);
+        joins(g, nth_op(g, multi, 1), vectors, 4);
+        cr_assert_eq(nth_op(g, multi, 0)->nin, 1 + 2 * (kind == 0 ? 4 : kind == 1 ? 3 : 2));
+        cr_assert_eq(nth_op(g, TRI_OP_MULTI_SUMSQ, 0)->nin, 6);
+        for (int i = 0; i < 6; i++) {
+            const struct tri_op *control = nth_op(g, TRI_OP_CONTROL, 0);
+            const struct tri_op *view = &g->op[g->value[control->in[2 + i]].producer];
+
+            cr_assert(view->kind == TRI_OP_VIEW && view->attrs.view.offset == i);
+        }
+        tri_graph_destroy(g);
+    }
 }
 
 Test(update_pass, settings_become_a_spec)
