@@ -1,6 +1,6 @@
 /* int8: blocks of 256 elements, each with the scale s = max |x| / 127; an element is sent as
  * floor(x / s + u), u uniform in [0, 1), so that it is right in the mean (stochastic rounding).
- * Payload: the scales of all blocks, then a byte an element. |residual| <= s (1 + 2^-20); the
+ * Payload: the scales of all blocks, then a byte an element, up to a multiple of 4. |residual| <= s (1 + 2^-20); the
  * identity holds within 1 ulp of the larger of x and s. Blocks below 1e-30 are sent as 0. */
 #include "optim/compressors/compressors.h"
 
@@ -18,7 +18,7 @@ static int64_t blocks(int64_t n)
 static int64_t bytes_int8(const struct tri_attr_compress *a, int64_t n)
 {
     (void)a;
-    return blocks(n) * (int64_t)sizeof(float) + n;
+    return blocks(n) * (int64_t)sizeof(float) + (n + 3) / 4 * 4;
 }
 
 static float scale_of(const float *x, int64_t n)
@@ -98,6 +98,7 @@ static void encode_int8(const struct tri_attr_compress *a, const struct tri_comp
         uniforms(&keys->own, (uint64_t)at, u);
         encode_block(scale[b], u, x + at, len, q + at);
     }
+    memset(q + n, 0, (size_t)(-n & 3));
 }
 
 static void decode_int8(const struct tri_attr_compress *a, const struct tri_compress_keys *keys,

@@ -27,7 +27,8 @@ struct tri_compress_keys {
 struct tri_compressor {
     const char *name;
     double bytes_per_s; /* f32 bytes that one thread encodes and decodes once in a second */
-    /* Bytes of the payload. */
+    /* Bytes of the payload: a multiple of what its elements are aligned to, since the next
+     * contributor's may follow at once. */
     int64_t (*bytes)(const struct tri_attr_compress *a, int64_t n);
     /* Encodes x, all of it finite, and leaves x - decode(payload) in x. */
     void (*encode)(const struct tri_attr_compress *a, const struct tri_compress_keys *keys,

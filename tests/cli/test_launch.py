@@ -126,11 +126,12 @@ def test_exit_codes(t):
 
 
 def test_killed_rank(t):
+    own_signals = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"}
     for what, code in (("kill", 137), ("exit", 3), ("segv", 139)):
         for rank in (0, 1):
             fault = f"debug.inject=[{{rank: {rank}, step: 3, where: forward, what: {what}, code: 3}}]"
             began = time.time()
-            r = t.train(mlp(t), "data.batch=12", fault, f"run.dir={t.path(f'{what}{rank}')}", ranks=3, timeout=60)
+            r = t.train(mlp(t), "data.batch=12", fault, f"run.dir={t.path(f'{what}{rank}')}", ranks=3, timeout=60, env=own_signals)
             assert r.rc == code, f"{what} on rank {rank}: code {r.rc}\n{r.err}"
             assert time.time() - began < 20, "mpirun took too long"
             wait_for(lambda: gone(t), "the end of all ranks", 10)

@@ -204,9 +204,10 @@ static __global__ void __launch_bounds__(THREADS) encode_int8(struct tri_encodin
                 int64_t i = at + h * 128 + e;
                 int v = int8_of(x[4 * h + e], scale, inverse, word[e]);
 
+                if (i < (c.n + 3) / 4 * 4)
+                    q[i] = (int8_t)(i < c.n ? v : 0);
                 if (i >= c.n)
                     continue;
-                q[i] = (int8_t)v;
                 c.x[i] = __fsub_rn(x[4 * h + e], __fmul_rn(scale, (float)v));
             }
         }

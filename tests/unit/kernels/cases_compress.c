@@ -88,7 +88,7 @@ static void payloads_in(struct kcase *c, struct tri_attrs *at, int64_t n, bool s
 
     KCASE_CHECK(work != NULL, "out of memory");
     at->compress.offset = 64;
-    at->compress.stride = (bytes + 128) / 64 * 64;
+    at->compress.stride = at->compress.offset + bytes;
     c->d.attrs = *at;
     to = kcase_in(c, TRI_U8, SHAPE(at->compress.ranks * at->compress.stride), 0, 256);
     for (int r = 0; r < at->compress.ranks; r++) {
