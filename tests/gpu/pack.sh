@@ -45,6 +45,8 @@ done | tar --create --directory / --no-recursion --files-from - | tar --extract 
 for file in libmpi.so libhdf5_openmpi.so libdnnl.so libyaml.so libhwloc.so libz.so; do
     find "$root" -name "$file" | grep -q . || { echo "pack.sh: no $file was found" >&2 && exit 1; }
 done
+mkdir "$root/fallback" # where that machine has none
+cp -L $lib/libgomp.so.1 "$root/fallback"
 if [ -f "$build/runtime/device/cuda/libtrireme_cuda.so" ]; then
     ninja -C "$build" all tests/gpu/test_parity tests/gpu/make_tokens >/dev/null
     mkdir "$root/built"

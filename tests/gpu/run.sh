@@ -78,6 +78,7 @@ unpack() {
     fi
     [ ! -s "$root/commit" ] || echo "its programs are of commit $(cat "$root/commit")"
     libraries=$lib:$lib/openmpi/lib:$lib/hdf5/openmpi:$root/lib/x86_64-linux-gnu
+    ldconfig -p 2>/dev/null | grep -q 'libgomp\.so\.1 ' || libraries=$libraries:$root/fallback
     export OPAL_PREFIX=$root/usr PMIX_PREFIX=$lib/pmix2
     images=$pack
 }
