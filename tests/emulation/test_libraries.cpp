@@ -12,8 +12,6 @@
 namespace
 {
 
-std::vector<void *> uploaded; // freed at the end
-
 /* n floats on the device. */
 float *upload(const std::vector<float> &v, size_t extra = 0)
 {
@@ -21,7 +19,6 @@ float *upload(const std::vector<float> &v, size_t extra = 0)
 
     CHECK_CUDA(cudaMalloc(&p, (v.size() + extra) * sizeof(float)));
     CHECK_CUDA(cudaMemcpy(p, v.data(), v.size() * sizeof(float), cudaMemcpyHostToDevice));
-    uploaded.push_back(p);
     return p;
 }
 
@@ -296,7 +293,5 @@ int main()
     test_bias_gradient();
     test_product_refuses();
     test_convolution();
-    for (void *p : uploaded)
-        CHECK_CUDA(cudaFree(p));
     return 0;
 }
