@@ -1,8 +1,8 @@
 /* int8: blocks of 256 elements, each with the scale s = max |x| / 127; an element is sent as
  * floor(x / s + u), u uniform in [0, 1), so that it is right in the mean (stochastic rounding).
- * Payload: the scales of all blocks, then a byte an element, up to a multiple of 4 bytes. |residual|
- * <= s (1 + 2^-20); the identity holds within 1 ulp of the larger of x and s. Blocks below 1e-30
- * are sent as 0. */
+ * Payload: the scales of all blocks, then a byte an element, up to a multiple of 4 bytes.
+ * |residual| <= s (1 + 2^-20); the identity holds within 1 ulp of the larger of x and s. Blocks
+ * below 1e-30 are sent as 0. */
 #include "optim/compressors/compressors.h"
 
 #include <math.h>
