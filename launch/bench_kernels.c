@@ -18,12 +18,13 @@
 #include <string.h>
 
 enum {
-    MAX_ARGS = 64,
+    MAX_ARGS = 128,
     MIN_RUNS = 3,
     MAX_RUNS = 200,
     INDEX_MODULUS = 997,             /* contents repeat after so many elements */
     BLOCK_COUNT = 16 * INDEX_MODULUS /* elements that the host makes */
 };
+_Static_assert(MAX_ARGS > 9 * TRI_MULTI, "an update of several parameters fits");
 static const int64_t MEASURE_NS = 60000000; /* of each kernel, warm-up not counted */
 
 struct bench {
