@@ -56,12 +56,28 @@ def with_graphs(t, config, ranks, *args, env=None):
     return r
 
 
+def traced(t, name):
+    """The spans of a trace."""
+    with open(t.path(name)) as f:
+        events = json.load(f)
+    return [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e.get("ph") == "X"]
+
+
 def test_bias_gradients_are_part_of_products(t):
-    for kind, separate in (("cpu", True), ("cuda", False)):
-        t.run("plan", gpt(t), f"device.kind={kind}", "--dot", t.path("g.dot")).expect(0)
-        with open(t.path("g.dot")) as f:
-            dot = f.read()
-        assert ("column_sum" in dot) == separate and ("matmul_bgrad" in dot) != separate, (kind, dot)
+    sgd = ("optimizer.name=sgd", "optimizer.lr=0.1")  # AdamW does not see a gradient's size
+    for model, biases in ((mlp, 3), (gpt, 8)):  # of matrices: layers; 2 blocks of 4
+        config = model(t)
+        for kind in ("cpu", "cuda"):
+            t.run("plan", config, f"device.kind={kind}", *sgd, "--dot", t.path("g.dot")).expect(0)
+            with open(t.path("g.dot")) as f:
+                dot = f.read()
+            run = f"{model.__name__}-{kind}"
+            train(t, config, run, *sgd, "--trace", t.path("trace.json"), kind=kind)
+            ran = [e["name"].split()[0] for e in traced(t, "trace.json")]
+            made, gone = ("matmul_bgrad", "column_sum") if kind == "cuda" else ("column_sum", "matmul_bgrad")
+            assert made in dot and gone not in dot, (run, dot)
+            assert (ran.count(made), ran.count(gone)) == (biases, 0), (run, ran)
+        close(losses(t, f"{model.__name__}-cuda"), losses(t, f"{model.__name__}-cpu"), TOLERANCE)
 
 
 def test_mlp_on_1_rank(t):
@@ -290,9 +306,7 @@ def test_16_bit(t):
 def test_trace_has_every_instruction(t):
     config = mlp(t)
     train(t, config, "run", "--trace", t.path("trace.json"), "device.graph=true", ranks=2)
-    with open(t.path("trace.json")) as f:
-        events = json.load(f)
-    spans = [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e.get("ph") == "X"]
+    spans = traced(t, "trace.json")
     assert len(spans) > 40 and all(0 <= e["dur"] < 1e7 for e in spans), spans[:3]  # microseconds
     assert any(e["dur"] > 0 for e in spans), spans[:3]
 
