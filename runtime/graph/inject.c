@@ -49,10 +49,14 @@ static tri_status put(struct tri_graph *g, const struct tri_injection *fault, tr
                                          .code = fault->code}};
     tri_vid in[2] = {v, counters_at(g, at)};
     int32_t producer = g->value[v].producer, op;
+    int bits = (int)tri_dtype_bytes(g->value[v].dtype) * 8;
 
     if (fault->index < 0 || fault->index >= tri_shape_count(&g->value[v].shape))
         return tri_fail(TRI_ERR_USAGE, "debug.inject: \"%s\" has no element %lld", g->value[v].name,
                         (long long)fault->index);
+    if (fault->what == TRI_INJECT_FLIP && (fault->bit < 0 || fault->bit >= bits))
+        return tri_fail(TRI_ERR_USAGE, "debug.inject: an element of \"%s\" has no bit %d",
+                        g->value[v].name, fault->bit);
     if (in[1] == TRI_NONE)
         return tri_fail(TRI_ERR_INTERNAL, "inject: the graph counts no steps");
     g->phase = fault->where;

@@ -138,6 +138,17 @@ def test_absurd_numbers(t):
     t.run("train", config, "run.steps=5", "telemetry.trace_step=9223372036854775807").expect(0)
 
 
+def test_a_bit_beyond_the_element_is_refused_before_the_run(t):
+    config = t.config(model=LINEAR, data={"path": t.classes(), "batch": 16}, run={"steps": 2})
+    for where in ("forward", "backward", "exchange", "update"):
+        for ranks in (0, 2):
+            fault = f"debug.inject=[{{rank: 0, step: 2, where: {where}, what: flip, bit: %d}}]"
+            r = t.run("train", config, fault % 32, ranks=ranks).expect(2, "has no bit 32")
+            assert r.err.count("trireme: ") == 1, r.err
+            assert not os.path.exists(t.path("run")), "the run was started"
+    t.run("train", config, fault % 31).expect(0)
+
+
 def test_deep_yaml(t):
     deep = write(t, "deep.yaml", b"run: " + b"[" * 100000)
     t.run("train", deep, timeout=20).expect(2, "nested")
