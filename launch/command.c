@@ -71,7 +71,7 @@ static tri_status take_option(struct tri_arguments *a, int c, int which,
     else if (c == ':')
         return tri_fail(TRI_ERR_USAGE, "option '%s' needs a value", argv[optind - 1]);
     else
-        return tri_fail(TRI_ERR_USAGE, "option '%s' is unknown (see trireme %s --help)",
+        return tri_fail(TRI_ERR_USAGE, "option '%s' of '%s' is unknown (--help lists all)",
                         argv[optind - 1], argv[0]);
     return TRI_OK;
 }

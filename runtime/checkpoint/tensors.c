@@ -35,11 +35,16 @@ static bool other_momentum(const char *name, char other[OTHER_BYTES])
     return false;
 }
 
+static bool has_name_of_loss_scale(const char *name)
+{
+    return strcmp(name, "state/loss_scale") == 0;
+}
+
 /* The state of fp16 that other precisions lack. States of compression are in its units: a
  * checkpoint that holds some cannot do without. */
 static bool is_loss_scale(const struct tri_checkpoint *c, const char *name)
 {
-    if (strcmp(name, "state/loss_scale") != 0)
+    if (!has_name_of_loss_scale(name))
         return false;
     for (int i = 0; i < c->manifest.ntensor; i++)
         if (begins_by_rank(c->manifest.tensor[i].name))
@@ -67,6 +72,15 @@ static bool may_drop(const struct tri_checkpoint *c, const struct tri_checkpoint
     return found;
 }
 
+/* The run has a loss scale and the checkpoint none, or the other way round. */
+static tri_status refuse_units(const struct tri_checkpoint *c)
+{
+    return tri_fail(TRI_ERR_CHECKPOINT,
+                    "the checkpoint '%s' holds states of compression, which are in units of the "
+                    "loss scale: precision.compute cannot change to or from fp16 here",
+                    c->path);
+}
+
 tri_status tri_tensor_find(const struct tri_checkpoint *c, const struct tri_checkpoint_tensor *t,
                            int guess, int *index)
 {
@@ -77,6 +91,8 @@ tri_status tri_tensor_find(const struct tri_checkpoint *c, const struct tri_chec
     *index = i;
     if (i < 0 && may_lack(c, t->name))
         return TRI_OK;
+    if (i < 0 && has_name_of_loss_scale(t->name))
+        return refuse_units(c);
     if (i < 0)
         return tri_fail(TRI_ERR_CHECKPOINT, "the checkpoint '%s' has no '%s'", c->path, t->name);
     s = &c->manifest.tensor[i];
@@ -99,6 +115,8 @@ tri_status tri_tensors_check_rest(const struct tri_checkpoint *c,
                      (i < ntensor && strcmp(tensor[i].name, name) == 0);
         for (int k = 0; k < ntensor && !known; k++)
             known = strcmp(tensor[k].name, name) == 0;
+        if (!known && has_name_of_loss_scale(name) && !may_drop(c, tensor, ntensor, name))
+            return refuse_units(c);
         if (!known && !may_drop(c, tensor, ntensor, name))
             return tri_fail(TRI_ERR_CHECKPOINT,
                             "the checkpoint '%s' has '%s', which this run does not have", c->path,

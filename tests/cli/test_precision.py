@@ -233,7 +233,9 @@ def test_precision_may_change_at_a_resume(t):
     # What compression still owes is in units of the loss scale: it cannot do without.
     topk = "gradient.compress={name: topk, level: all, force: true}"
     t.train(config, "run.dir=" + t.path("topk"), "precision.compute=fp16", topk).expect(0)
-    t.train(config, "run.dir=" + t.path("topk"), "run.steps=6", topk).expect(2, "loss_scale")
+    t.train(config, "run.dir=" + t.path("topk"), "run.steps=6", topk).expect(2, "units of the loss scale", "precision.compute")
+    t.train(config, "run.dir=" + t.path("plain"), topk).expect(0)
+    t.train(config, "run.dir=" + t.path("plain"), "run.steps=6", "precision.compute=fp16", topk).expect(2, "units of the loss scale")
 
 
 run_tests(globals())
