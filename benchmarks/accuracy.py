@@ -204,7 +204,7 @@ def main():
             result[name] = TABLES[name](jobs)
     if args.json:
         with open(args.json, "w") as f:
-            json.dump(result, f, indent=1)
+            json.dump(json.loads(json.dumps(result), parse_constant=lambda _: None), f, indent=1)  # JSON has no NaN
             f.write("\n")
 
 
